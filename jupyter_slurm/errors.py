@@ -116,11 +116,12 @@ class SlurmError(Exception):
 
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
+    default_hint: ClassVar[str] = ""  # for errors without a hint of their own
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.default_hint
         self.details: dict[str, Any] = details
 
     def __str__(self) -> str:
@@ -171,6 +172,7 @@ class ParseError(SlurmError):
     """An answer of Slurm that could not be read."""
 
     code, status = "parse", 502
+    default_hint = "Report this error, with the output of `jupyter slurm agent logs`."
 
 
 class CommandError(SlurmError):

@@ -15,21 +15,8 @@ from jupyter_slurm import errors
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
 # Packages and modules whose messages follow the rules, and those that are still to be reworded.
-COVERED = (
-    "cli",
-    "client",
-    "config.py",
-    "errors.py",
-    "kernels",
-    "magics",
-    "runner",
-    "server",
-    "services",
-    "sites",
-    "transport",
-    "widgets",
-)
-NOT_COVERED = ("agent", "domain", "embedded")
+COVERED = ("agent", "domain", "errors.py", "services", "sites", "transport")
+NOT_COVERED = ("cli", "client", "embedded", "kernels", "magics", "runner", "server", "widgets")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
@@ -37,7 +24,10 @@ HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
 _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost", "PortTaken", "LeaderElsewhere"}
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
-_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|sbatch|scontrol|sacctmgr|scancel|srun|rsync|[a-z]+=")
+# A name from a file or a line (`nodes.names: …`, `sweep=…`) and a command keep their letters.
+_OPENING = re.compile(
+    r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |(?:launcher|stage|sweep|sync)="
+)
 _ENDING = re.compile(r"[.?…][)'\"`]*(?: ?\{\})?$|:\s?(?:\{\})+$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 

@@ -235,7 +235,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if near := get_close_matches(name, names, n=1):
         return f" Did you mean {near[0]}?"
-    return f" There {'is' if len(names) == 1 else 'are'}: {some(names)}." if names else ""
+    return f" Valid names: {some(names)}." if names else ""
 
 
 def some(names: Collection[str]) -> str:

@@ -67,7 +67,7 @@ class JobId:
         match = _ID.fullmatch(text)
         numbers = [int(match[name]) for name in ("job", "task", "het") if match[name]] if match else []
         if not match or numbers[0] == 0 or max(numbers) > _MAX_ID:
-            raise ParseError(f"Not the id of a job: {text[:80]!r}", hint="Ids look like 12, 12_3, 12+1 or 12.batch.")
+            raise ParseError(f"{text[:80]!r} is not a job ID.", hint="Write a job ID like 12, 12_3, 12+1 or 12.batch.")
         task, het = match["task"], match["het"]
         return cls(numbers[0], int(task) if task else None, int(het) if het else None, match["step"])
 
@@ -127,7 +127,7 @@ class TaskRange:
             The text is not a list of tasks.
         """
         if len(text) > _MAX_RANGE_CHARACTERS:
-            raise ParseError(f"A list of array tasks of {len(text)} characters.")
+            raise ParseError(f"The list of array tasks is too long ({len(text)} characters).")
         body, percent, limit = text.partition("%")
         pieces = [piece for piece in body.split(",") if piece]
         truncated = bool(pieces) and pieces[-1].endswith("...")
@@ -135,7 +135,7 @@ class TaskRange:
             # The text before the dots may be cut within a number.
             pieces.pop()
         if (percent and not re.fullmatch(r"\d{1,10}", limit, re.ASCII)) or not (pieces or truncated):
-            raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
+            raise ParseError(f"{text[:80]!r} is not a list of array tasks.")
         ranges = tuple(_parse_range(piece, text) for piece in pieces)
         return cls(ranges, int(limit) if percent else None, truncated)
 
@@ -191,7 +191,7 @@ class TaskRange:
             The list has more than `most` tasks. Nothing was expanded.
         """
         if self.count() > limit:
-            raise ParseError(f"{self.count()} array tasks are more than the {limit} that can be listed.")
+            raise ParseError(f"The list has {self.count()} array tasks, but at most {limit} can be listed.")
         return (task for first, last, step in self.ranges for task in range(first, last + 1, step))
 
 
@@ -203,7 +203,7 @@ def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
         step = int(match[3]) if match[3] else 1
         if first <= last <= _MAX_ID and step > 0:
             return first, last, step
-    raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
+    raise ParseError(f"{text[:80]!r} is not a list of array tasks.")
 
 
 def parse_queue_id(text: str) -> tuple[JobId, TaskRange | None]:

@@ -74,8 +74,8 @@ def parse_time_limit(text: str) -> int | None:
     match = _TIME.fullmatch(stripped)
     if not match:
         raise UsageError(
-            f"Not a time limit: {text[:80]!r}",
-            hint="Slurm takes minutes, minutes:seconds, hours:minutes:seconds, days-hours and days-hours:minutes.",
+            f"{text[:80]!r} is not a time limit.",
+            hint="Write minutes, minutes:seconds, hours:minutes:seconds, days-hours or days-hours:minutes.",
         )
     part = {name: int(value) for name, value in match.groupdict().items() if value}
     days, hours = part.get("days", 0), part.get("dh", part.get("hours", 0))
@@ -112,7 +112,9 @@ def parse_memory(text: str, default_unit: str = "M") -> int:
     """
     match = _MEMORY.fullmatch(text.strip())
     if not match:
-        raise UsageError(f"Not an amount of memory: {text[:80]!r}", hint="Slurm takes a number and K, M, G or T: 4G.")
+        raise UsageError(
+            f"{text[:80]!r} is not an amount of memory.", hint="Write a number and K, M, G or T, for example 4G."
+        )
     return _times_unit(match[1], match[2] or default_unit)
 
 

@@ -124,13 +124,13 @@ def parse_stage(text: str) -> list[StagedFolder]:
         match = _DEST.fullmatch(part)
         if match is None:
             raise UsageError(
-                f"stage={text}: a folder is missing there.",
-                hint="stage=DIR, stage=DIR:DEST, stage=code,data:/scratch/me/data; a folder with a comma in its name "
-                "can be staged as a part of the one above.",
+                f"stage={text}: a folder is missing.",
+                hint="Write stage=DIR, stage=DIR:DEST or stage=code,data:/scratch/me/data. If the name of a "
+                "folder has a comma, stage the folder above it.",
             )
         found.append(StagedFolder(match[1], match[2]))
     if len({folder.source for folder in found}) < len(found):
-        raise UsageError(f"stage={text} names a folder twice.", hint="Name each once.")
+        raise UsageError(f"stage={text} names a folder twice.", hint="Name each folder once.")
     return found
 
 
@@ -145,9 +145,9 @@ def parse_sync(text: str) -> dict[str, bool]:
     words = text.split(",")
     if unknown := [word for word in words if word not in _SYNC]:
         raise UsageError(
-            f"sync={text}: {unknown[0]!r} is no way to synchronise.",
-            hint="checksum compares what is in files, instead of size and time; delete takes away on the cluster what "
-            "is gone here.",
+            f"sync={text}: {unknown[0]!r} is not a way to synchronise.",
+            hint="Use checksum (compare contents instead of size and time) or delete (delete files on the "
+            "cluster that were deleted on this computer).",
         )
     return {word: word in words for word in _SYNC}
 

@@ -46,7 +46,7 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MAX_PROFILE_BYTES = 1_000_000
-_PAGE = f"All keys are described at {page_url('reference/site-profile')}."
+_KEYS = f"See the keys of a profile: {page_url('reference/site-profile')}"
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,10 @@ def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
     known = ", ".join(list_profiles(folders)) or "none"
-    if (near := resolve_shipped(name) or nearest_shipped(name)) is not None:
-        hint = f"`jupyter slurm init {name if resolve_shipped(name) else near}` sets up the built-in profile {near}."
-    else:
-        hint = f"`jupyter slurm init {name}` writes one."
-    raise ConfigError(f"There is no site profile {name!r} (known: {known}).", hint=hint)
+    hint = f"Set up the built-in profile with `jupyter slurm init --profile {name}`." if name in shipped_names() else ""
+    raise ConfigError(
+        f"There is no site profile {name!r} (known: {known}).", hint=hint or "Create one with `jupyter slurm init`."
+    )
 
 
 def list_profiles(folders: Sequence[str]) -> list[str]:
@@ -220,7 +219,7 @@ def profile_items(name: str, raw: bytes, path: str) -> TomlTable:
 def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
     if name == "local" or name.startswith("local-"):
         raise ConfigError(
-            f"{path}: {name!r} is the name of this computer's own Slurm.", hint="Give the file another name."
+            f"{path}: {name!r} is the name of the Slurm of this computer.", hint="Give the file another name."
         )
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
@@ -231,7 +230,7 @@ def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
         raise ConfigError(f"{place} is not TOML: {error}", hint="Correct the syntax of this line.") from None
     if "extends" in data:
         data = _extended(data, path, text)
-    _check(data, path, _PAGE, text)
+    _check(data, path, _KEYS, text)
     if found := re.fullmatch(r"([^:]+):(\d+)", data["login"]["host"]):
         raise ConfigError(
             f"{_at(path, text, ['login', 'host'])}: login.host: {found[0]!r} contains a port.",
@@ -247,7 +246,7 @@ def _extended(data: TomlTable, path: str, text: str) -> TomlTable:
         near = get_close_matches(str(named), names, n=1)
         raise ConfigError(
             f"{_at(path, text, ['extends'])}: extends: there is no built-in profile {named!r}.",
-            hint=f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(names)}.",
+            hint=f"Did you mean {near[0]}?" if near else f"The built-in profiles are {', '.join(names)}.",
         )
     return _merged(tomllib.loads(shipped_text(named)), {key: data[key] for key in data if key != "extends"})
 
@@ -276,7 +275,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
         first, last = tunnels.get(key, (8000, 9000))
         if first > last:
             place = _at(path, text, ["tunnels", key])
-            raise ConfigError(f"{place}: tunnels.{key}: {first} is after {last}.", hint="Write the first port first.")
+            raise ConfigError(f"{place}: tunnels.{key}: {first} is after {last}.", hint="Write the lower port first.")
     first, last = tunnels.get("ports", (8000, 9000))
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
@@ -312,11 +311,11 @@ def check_environments(data: TomlTable, path: str, text: str = "") -> Mapping[st
     """
     if not data:
         return {}
-    _check({"login": {"host": "any"}, "env": data}, path, _PAGE, text)
+    _check({"login": {"host": "any"}, "env": data}, path, _KEYS, text)
     for name, one in data.items():
         place = f"{_at(path, text, ['env', name])}: env.{name}"
         if "venv" in one and "conda" in one:
-            raise ConfigError(f"{place} cannot have both venv and conda.", hint="Remove one of the two keys.")
+            raise ConfigError(f"{place} sets both venv and conda.", hint=f"Leave one of them out. {_KEYS}")
         try:
             check_described(one)
         except UsageError as error:
@@ -332,7 +331,7 @@ def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTabl
     ConfigError
         A setting is not valid.
     """
-    _check({"login": {"host": "any"}, "container": dict(data)}, path, _PAGE, text)
+    _check({"login": {"host": "any"}, "container": dict(data)}, path, _KEYS, text)
     try:
         for bind in data.get("bind", ()):
             check_bind(bind)
@@ -351,7 +350,7 @@ def check_table(name: str, text: TomlTable, path: str) -> TomlTable:
         The table is not valid.
     """
     if text:
-        _check({"login": {"host": "any"}, name: dict(text)}, path, _PAGE)
+        _check({"login": {"host": "any"}, name: dict(text)}, path, _KEYS)
     return text
 
 
@@ -366,8 +365,8 @@ def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:
             if key not in known:
                 near = get_close_matches(key, known, n=1)
                 raise ConfigError(
-                    f"{_at(path, text, [*keys, key])}: {'.'.join([*keys, key])}: there is no such key.",
-                    hint=f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(known)}. {hint}",
+                    f"{_at(path, text, [*keys, key])}: {'.'.join([*keys, key])} is not a valid key.",
+                    hint=f"Did you mean {near[0]}?" if near else f"The valid keys are {', '.join(known)}. {hint}",
                 ) from None
         where = ".".join(keys) or "the profile"
         raise ConfigError(f"{_at(path, text, keys)}: {where} {error.message.partition(' ')[2]}.", hint=hint) from None
@@ -379,7 +378,7 @@ def _check_values(value: Any, keys: list[str], place: Callable[[list[str]], str]
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{place(keys)}: {value} is not a finite number.", hint=hint)
     if isinstance(value, str) and "\0" in value:
-        raise ConfigError(f"{place(keys)} holds a NUL byte.", hint="Remove it.")
+        raise ConfigError(f"{place(keys)} holds a NUL byte.", hint="Remove the NUL byte.")
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
         _check_values(one, [*keys, str(key)], place, hint)

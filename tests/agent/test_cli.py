@@ -231,7 +231,7 @@ def test_jobs_on_a_real_cluster(
     [
         ("`%squeue --me` or `%sinfo -o '%P %G'`", "`squeue --me` or `sinfo -o '%P %G'`"),
         ("jupyter_slurm.jobs() lists yours.", "`jupyter slurm jobs --all` lists yours."),
-        ("jupyter_slurm.job(12).state says it.", "`jupyter slurm show 12` says it."),
+        ("Read it from jupyter_slurm.job(12).state.", "Read it from `jupyter slurm show 12`."),
         ("`%%sbatch?` shows the options", "`sbatch --help` shows the options"),
         ("Use `%slurm image list`.", "Use `jupyter slurm image list`."),
         ("when `%slurm list` shows it", "when `jupyter slurm connect` shows it"),

@@ -33,7 +33,7 @@ def test_the_words_of_a_line():
     for wrong in ("", "a,,b", ",", "a,a"):
         with pytest.raises(UsageError):
             parse_stage(wrong)
-    with pytest.raises(UsageError, match="no way to synchronise"):
+    with pytest.raises(UsageError, match="not a way to synchronise"):
         parse_sync("deleted")
 
 

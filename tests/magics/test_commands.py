@@ -68,11 +68,11 @@ def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
         ("%scontrol show job 99999999", "CommandError", "Invalid job id", "%squeue"),
         ("%squeue --no-such-option", "CommandError", "no-such-option", "--help"),
         ("%sacct", "CommandError", "disabled", "jobs()"),
-        ("%squeue -o 'open", "UsageError", "not closed", "Close it"),
+        ("%squeue -o 'open", "UsageError", "not closed", "Close the quote"),
         ("%squeue -j {nothing}", "UsageError", "nothing is None", "value"),
-        ("%squeue --me | head", "CommandError", "Unrecognized option: |", "are a shell's"),
+        ("%squeue --me | head", "CommandError", "Unrecognized option: |", "no shell reads this line"),
         ("%squeue -i 1", "UsageError", "never ends", "jobs()"),
-        ("%scontrol", "UsageError", "nobody can answer", "%scontrol show job"),
+        ("%scontrol", "UsageError", "a notebook cannot answer", "%scontrol show job"),
     ],
 )
 def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, error: str, said: str, step: str) -> None:

@@ -121,8 +121,8 @@ def problem(error: BaseException) -> tuple[int, ProblemDocument]:
         }
     if not isinstance(error, SlurmError):
         error = SlurmError(
-            f"The agent met an error that it did not foresee ({type(error).__name__}).",
-            hint="`jupyter slurm agent logs` shows it; please report it.",
+            f"The agent met an unexpected error ({type(error).__name__}).",
+            hint="See `jupyter slurm agent logs`, and report the error.",
         )
     return error.status, error.to_problem()
 
@@ -343,6 +343,6 @@ def _read_query(text: str) -> dict[str, list[str]]:
     try:
         return parse_qs(text, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise UsageError("A query parameter is not UTF-8.", hint="Encode it as UTF-8.") from None
+        raise UsageError("A query parameter is not UTF-8 text.", hint="Encode it as UTF-8.") from None
     except ValueError:  # more fields than any client sends
         raise HttpError(400) from None

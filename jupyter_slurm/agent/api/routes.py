@@ -320,7 +320,7 @@ class Routes:
     async def _send(self, call: Call, events: AsyncIterator[Event], *, holds: bool = True) -> Reply:
         if len(self._open) >= _MAX_STREAMS:
             raise AgentBusy(
-                f"{_MAX_STREAMS} event streams are open, and there cannot be more.",
+                f"{_MAX_STREAMS} event streams are open, the maximum.",
                 hint="Close notebooks or browser tabs.",
                 retry_after=_STREAM_RETRY_AFTER_S,
             )

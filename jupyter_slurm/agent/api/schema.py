@@ -217,6 +217,6 @@ def _check(validator: Validator, value: Any, subject: str) -> None:
     except fastjsonschema.JsonSchemaValueException as error:
         raise UsageError(
             f"{subject}: {error.message[:500]}",
-            hint="GET /v1/openapi.yaml describes what is accepted.",
+            hint="See GET /v1/openapi.yaml for the valid requests.",
             where=[str(part) for part in error.path[1:]],
         ) from None

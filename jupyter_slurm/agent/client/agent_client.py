@@ -341,7 +341,7 @@ class AgentClient:
         endpoint = launcher.find_or_start(self.settings) if self._start else launcher.find(self.settings)
         if endpoint is None:
             raise AgentUnreachable(
-                "No agent is running.", hint="It starts with the first magic or `jupyter slurm jobs`."
+                "No agent is running.", hint="Use a magic, or run `jupyter slurm jobs`, to start it."
             )
         wire = HttpClient(endpoint)
         try:

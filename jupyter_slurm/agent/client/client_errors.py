@@ -32,7 +32,7 @@ class LinkLost(AgentUnreachable):
 
 def no_answer() -> LinkLost:
     """Return the error for a missing listener."""
-    hint = "`jupyter slurm agent status` shows what is known of it."
+    hint = "Check its state with `jupyter slurm agent status`."
     return LinkLost("The agent does not answer.", sent=False, hint=hint)
 
 
@@ -40,26 +40,28 @@ def too_slow(path: str, seconds: float | None) -> AgentUnreachable:
     """Return the error for a time-out."""
     return AgentUnreachable(
         f"The agent gave no answer to {path} within {seconds} s.",
-        hint="`jupyter slurm agent logs` shows what it does.",
+        hint="See `jupyter slurm agent logs` for the cause.",
     )
 
 
 def broken(method: str, path: str) -> LinkLost:
     """Return the error for a connection that broke after or during the request."""
     if method == "GET":
-        return LinkLost(f"The agent ended while it answered {path}.", sent=True, hint="Ask again: another one starts.")
+        return LinkLost(
+            f"The agent ended while it answered {path}.", sent=True, hint="Try again: another agent starts."
+        )
     return LinkLost(
-        f"The agent ended while it worked on {path}; whether that was done is not known.",
+        f"The agent ended while it worked on {path}. It is not known whether the request was carried out.",
         sent=True,
-        hint="Look before you repeat it: `jupyter slurm jobs`, %squeue.",
+        hint="Check with `jupyter slurm jobs` or %squeue before you repeat it.",
     )
 
 
 def stranger(uid: int | None) -> AgentRefused:
     """Return the error for a listener of another user."""
     return AgentRefused(
-        f"What listens at the agent's address belongs to user {uid}, not to you; nothing was sent.",
-        hint="Tell the administrator; set c.JupyterSlurm.runtime_dir to a folder of yours.",
+        f"The program at the agent's address belongs to user {uid}, not to you. Nothing was sent.",
+        hint="Tell the administrators, and set c.Settings.runtime_dir to a directory of yours.",
     )
 
 
@@ -72,7 +74,7 @@ def as_error(status: int, body: bytes) -> SlurmError:
     if isinstance(document, dict) and "detail" in document:
         return from_problem(document)
     return AgentRefused(
-        f"The agent answered {status} without saying why.", hint="`jupyter slurm agent logs` may show more."
+        f"The agent answered {status} without a reason.", hint="See `jupyter slurm agent logs` for the cause."
     )
 
 

@@ -100,7 +100,7 @@ class _Connection:
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += more(sock)
             if len(received) > _MAX_HEAD_BYTES and b"\r\n\r\n" not in received:
-                raise ConnectionError("that is no answer of an agent")
+                raise ConnectionError("that is not an answer of an agent")
         first, *lines = received[:end].decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         pieces, missing = [received[end + 4 :]], int(headers.get("content-length", "0"))
@@ -196,7 +196,7 @@ class HttpClient:
         """
         target = f"{path}?{urlencode(params)}" if params else path
         if _UNSAFE_CHARACTER.search(target):
-            raise ValueError(f"{target!r} is no path: it is to be percent-encoded")
+            raise ValueError(f"{target!r} is not a path: it must be percent-encoded")
         connection = self._acquire_connection()
         try:
             sock = self._connected(connection)
@@ -233,7 +233,7 @@ class HttpClient:
             if pid == self._agent:
                 return sock
         connection.close()
-        raise LinkLost("The agent has ended, and there is another one.", sent=False)
+        raise LinkLost("The agent has ended, and another one has started.", sent=False)
 
     def _acquire_connection(self) -> _Connection:
         with self._lock:

@@ -156,9 +156,7 @@ class AgentHost:
         holds = {kind: number for kind, number in self._count_holders().items() if number}
         if only_idle and (holds or self.hosting != "daemon"):
             error = AgentError(
-                "The agent holds "
-                + (", ".join(f"{n} {kind}" for kind, n in holds.items()) or "on to its process")
-                + ".",
+                "The agent holds " + (", ".join(f"{n} {kind}" for kind, n in holds.items()) or "its process") + ".",
                 hint="Wait until it is idle, or stop it with `jupyter slurm agent stop`.",
                 holds=holds,
             )
@@ -259,7 +257,10 @@ def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: fl
     if isinstance(agent.error, LeaderElsewhere):
         return None
     if agent.error is not None:
-        raise AgentUnreachable(f"The agent could not be started in this process: {agent.error}") from agent.error
+        raise AgentUnreachable(
+            f"The agent could not be started in this process: {agent.error}",
+            hint="See the error above. To run the agent as a separate process, set c.Settings.agent_host = 'daemon'.",
+        ) from agent.error
     atexit.register(agent.stop)
     return agent
 
@@ -279,7 +280,10 @@ class ThreadedAgent:
         """Start the agent, and wait until it answers or has failed (``error``)."""
         self._thread.start()
         if not self._ready.wait(timeout):
-            raise AgentUnreachable(f"The agent in this process did not start within {timeout:.0f} s.")
+            raise AgentUnreachable(
+                f"The agent in this process did not start within {timeout:.0f} s.",
+                hint="Try again, or check the load of this computer.",
+            )
 
     def stop(self, timeout: float = 10.0) -> None:
         """Stop the agent, and wait for its end."""

@@ -88,7 +88,10 @@ def _settings(values: dict[str, object] | None) -> Settings:
     try:
         return Settings(**values)
     except TraitError as error:
-        raise ConfigError(f"The settings cannot be used: {error}") from None
+        raise ConfigError(
+            f"The settings cannot be used: {error}",
+            hint="Correct the settings in jupyter_slurm_config.py, or in the environment variables.",
+        ) from None
 
 
 async def _run(settings: Settings, announce: bool) -> None:

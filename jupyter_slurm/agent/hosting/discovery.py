@@ -191,25 +191,29 @@ def check_folder(folder: str) -> None:
     info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode):
         raise AgentRefused(
-            f"{folder} is not a directory but a link or a file.", hint="Remove it, or set c.JupyterSlurm.runtime_dir."
+            f"{folder} is not a directory but a link or a file.",
+            hint=f"Remove {folder}, or set c.Settings.runtime_dir to another directory.",
         )
     if info.st_uid != os.geteuid():
         raise AgentRefused(
             f"{folder} belongs to user {info.st_uid}, not to you.",
-            hint="Set c.JupyterSlurm.runtime_dir to a directory of your own, and tell the administrator.",
+            hint="Tell the administrators, because another user created it before you. Set "
+            "c.Settings.runtime_dir to a directory of yours.",
         )
     if info.st_mode & 0o077:
-        raise AgentRefused(f"{folder} is open to others (mode {info.st_mode & 0o7777:o}).", hint=f"chmod 700 {folder}")
+        raise AgentRefused(
+            f"{folder} is open to other users (mode {info.st_mode & 4095:o}).", hint=f"Run `chmod 700 {folder}`."
+        )
     kind = _network_file_system(info.st_dev, _mountinfo())
     if kind:
         raise AgentRefused(
-            f"{folder} lies on a network file system ({kind}), which other machines see too.",
-            hint="Set c.JupyterSlurm.runtime_dir to a folder on a local disk.",
+            f"{folder} lies on a network file system ({kind}), which other computers also see.",
+            hint="Set c.Settings.runtime_dir to a directory on a local disk.",
         )
     if len(os.fsencode(_place(folder).socket)) > _MAX_SOCKET_PATH_BYTES:
         raise AgentRefused(
-            f"{folder} makes too long a name for a socket (over {_MAX_SOCKET_PATH_BYTES} bytes).",
-            hint="Set c.JupyterSlurm.runtime_dir to a shorter path.",
+            f"The path {folder} is too long for a socket (more than {_MAX_SOCKET_PATH_BYTES} bytes).",
+            hint="Set c.Settings.runtime_dir to a shorter path.",
         )
 
 
@@ -260,8 +264,8 @@ def place_to_start(settings: Settings) -> AgentLocation:
         else:
             return _place(folder)
     raise AgentUnreachable(
-        "There is no folder for the agent's socket. " + " ".join(reasons),
-        hint="Set c.JupyterSlurm.runtime_dir to a folder of yours on a local disk.",
+        "No directory is suitable for the socket of the agent. " + " ".join(reasons),
+        hint="Set c.Settings.runtime_dir to a directory of yours on a local disk.",
     )
 
 
@@ -271,7 +275,7 @@ def open_private(path: str, flags: int) -> int:
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
         os.close(fd)
-        raise PermissionError(1, "not a file of ours", path)
+        raise PermissionError(1, "not a file of the agent", path)
     if info.st_mode & 0o077:
         os.fchmod(fd, 0o600)
     return fd
@@ -329,7 +333,8 @@ def check_version(info: Mapping[str, object]) -> None:
     api = info.get("api")
     if not isinstance(api, dict) or api.get("major") != API_MAJOR:
         raise AgentRefused(
-            f"The agent speaks another version of the API ({api}).", hint="Stop it with the version that started it."
+            f"The agent has another version of the API ({api}).",
+            hint="Stop the agent with the version of jupyter_slurm that started it: `jupyter slurm agent stop`.",
         )
 
 

@@ -162,7 +162,7 @@ def _spawn(settings: Settings) -> None:
     except OSError as error:
         raise AgentUnreachable(
             f"The log of the agent cannot be written: {error}",
-            hint="Make room there, remove what is not a file of yours, or set c.JupyterSlurm.state_dir.",
+            hint="Free some space, remove files of other users, or set c.Settings.state_dir to another directory.",
         ) from error
     try:
         process = subprocess.Popen(
@@ -176,7 +176,10 @@ def _spawn(settings: Settings) -> None:
             start_new_session=True,  # an interrupt at this terminal must not reach the agent
         )
     except OSError as error:
-        raise AgentUnreachable(f"{sys.executable} cannot be started: {error}") from error
+        raise AgentUnreachable(
+            f"{sys.executable} cannot be started: {error}",
+            hint="Check that the Python of Jupyter still exists, and restart Jupyter.",
+        ) from error
     finally:
         os.close(log)
     with process:
@@ -195,7 +198,8 @@ def _failure(settings: Settings, message: str) -> AgentUnreachable:
     tail = log_tail(settings)
     return AgentUnreachable(
         message + (f" The end of its log:\n{tail}" if tail else ""),
-        hint=f"Read the log, {log_path(settings)}, or set c.JupyterSlurm.agent_host = 'inprocess'.",
+        hint=f"See the log {log_path(settings)}. To run the agent inside this process, set "
+        "c.Settings.agent_host = 'inprocess'.",
         log=tail,
     )
 

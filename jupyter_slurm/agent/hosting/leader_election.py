@@ -71,7 +71,7 @@ class Leadership:
             if fd is not None:
                 return cls(place, fd)
             if endpoint_at(place) is not None or asyncio.get_running_loop().time() > deadline:
-                raise LeaderElsewhere("Another agent of yours leads on this machine.", folder=place.folder)
+                raise LeaderElsewhere("Another agent of yours leads on this computer.", folder=place.folder)
             await asyncio.sleep(0.05)
 
     def listen(self, kind: Literal["unix", "tcp"]) -> socket.socket:

@@ -182,7 +182,7 @@ def _state(data: api.Job) -> str:
 def advice(data: api.Job, *, printed: bool) -> str:
     """Return the next step; a reference to the last lines of the output only if there are some."""
     step = str(data.get("next_step") or "")
-    return step if printed or not step.startswith("The last lines of its output") else ""
+    return step if printed or not step.startswith("See the last lines of its output") else ""
 
 
 def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[str]:

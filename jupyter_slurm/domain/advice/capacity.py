@@ -46,7 +46,7 @@ def size_warnings(
         return found
     nodes = [node for each in lists for node, _ in each]
     names = [one.name for one in partitions]
-    where = "here" if is_moved else f"in partition {names[0]}" if len(names) == 1 else f"in {some(names)}"
+    where = "on this cluster" if is_moved else f"in partition {names[0]}" if len(names) == 1 else f"in {some(names)}"
     found += _features(facts, request, nodes, where)
     found += _node_count(request, partitions, where)
     found += _cpus(request, nodes, lists, where)
@@ -69,7 +69,7 @@ def _unknown_features(facts: Facts, request: Request) -> Iterator[Statement]:
 def _miscounted(request: Request) -> Iterator[Statement]:
     for option in ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"):
         if found := re.search(r"([^:=,]+)=(\d+)(?=,|\Z)", request.chosen.get(option) or "", re.ASCII):
-            yield f"{request.written(option)}: a number stands behind a colon, {found[1]}:{found[2]}.", True
+            yield f"{request.written(option)}: write the number after a colon, {found[1]}:{found[2]}.", True
 
 
 def _unknown_gres(facts: Facts, request: Request) -> Iterator[Statement]:
@@ -101,12 +101,8 @@ def _node_count(request: Request, partitions: Sequence[Partition], partition: st
         return
     asked, most = request.nodes[0], max(one.node_count or 0 for one in partitions)
     if asked > most:
-        has = (
-            f"there {'is' if most == 1 else 'are'} {most} {partition}"
-            if len(partitions) == 1
-            else f"at most {most} {partition}"
-        )
-        yield f"{request.written('nodes')} asks for {asked} nodes, and {has}.", False
+        has = f"the number of nodes {partition} is {most}" if len(partitions) == 1 else f"at most {most} {partition}"
+        yield f"{request.written('nodes')} asks for {asked} nodes, but {has}.", False
 
 
 def _cpus(
@@ -116,16 +112,16 @@ def _cpus(
     total = max(sum(node.cpus * count for node, count in each) for each in lists)
     if request.cpus_per_node is not None and request.cpus_per_node > most:
         yield (
-            f"The job needs {request.cpus_per_node} CPUs on one node, and no node {partition} has more than {most}.",
+            (f"The job needs {request.cpus_per_node} CPUs on one node, but no node {partition} has more than {most}."),
             False,
         )
     elif request.cpus is not None and request.cpus > total:
-        yield f"The job needs {request.cpus} CPUs, and there are {total} {partition}.", False
+        yield f"The job needs {request.cpus} CPUs, but there are {total} {partition}.", False
     elif request.cpus is not None and request.nodes is not None:
         limit = request.nodes[1]
         if limit is not None and request.cpus > limit * most:
             has = f"no node {partition} has more than {most}"
-            yield f"The job needs {request.cpus} CPUs on {limit} node{'s' * (limit != 1)}, and {has}.", False
+            yield f"The job needs {request.cpus} CPUs on {limit} node{'s' * (limit != 1)}, but {has}.", False
 
 
 def _memory(request: Request, nodes: Sequence[Node], partition: str) -> Iterator[Statement]:

@@ -44,25 +44,29 @@ SIGNALS: Final = {
 _OUTPUT_FAILED_EXIT_CODE: Final = 53
 
 _STATES: Final = {
-    "BOOT_FAIL": ("A node did not boot.", "Submit the job again; tell the administrators if it comes back."),
+    "BOOT_FAIL": ("A node did not boot.", "Submit the job again. Tell the administrators if the error returns."),
     "CANCELLED": ("The job was cancelled.", ""),
-    "COMPLETED": ("The job ended well.", ""),
+    "COMPLETED": ("The job has completed.", ""),
     "DEADLINE": ("The job was ended at its deadline.", "Submit it with a later --deadline or a shorter --time."),
     "NODE_FAIL": (
         "A node of the job failed.",
-        "Submit the job again, without that node if it keeps failing: --exclude=NODE. A job with `resume` goes "
-        "on by itself.",
+        (
+            "Submit the job again. If that node fails again, exclude it with --exclude=NODE. A job with "
+            "`resume` continues automatically."
+        ),
     ),
     "OUT_OF_MEMORY": (
-        "The job used more memory than it had asked for.",
-        "Ask for more: --mem=… for each node, or --mem-per-cpu=…",
+        "The job used more memory than it requested.",
+        "Request more memory: --mem=… for each node, or --mem-per-cpu=….",
     ),
     "PREEMPTED": (
         "A job of higher priority took the nodes.",
-        "Submit it again under a QOS that is not preempted, or with --requeue, so that Slurm does that by itself; a "
-        "job with `resume` also goes on from where it was.",
+        (
+            "Submit it again under a QOS that is not preempted, or with --requeue, so that Slurm "
+            "restarts it automatically. A job with `resume` also continues from its last state."
+        ),
     ),
-    "REVOKED": ("Another cluster of the federation runs the job.", "Look for it there: squeue --federation."),
+    "REVOKED": ("Another cluster of the federation runs the job.", "Find it with squeue --federation."),
 }
 
 _EXIT_CODES: Final = {
@@ -72,16 +76,19 @@ _EXIT_CODES: Final = {
     ),
     127: (
         "A command was not found.",
-        "Load its module or environment in the job, or give its full path; nodes may see other folders than this one.",
+        (
+            "Load its module or environment in the job, or give its full path. Nodes may not see the "
+            "same directories as the login node."
+        ),
     ),
 }
 
 _SIGNAL_STEPS: Final = {
-    4: "The program has instructions that the node's CPU does not know: build it for the nodes.",
-    7: "Often a full /dev/shm or a file that vanished. Check the free space on the node.",
-    9: "Often the memory limit: look at MaxRSS in sacct and ask for more with --mem=….",
-    11: "The program used memory that was not its own: a fault in it, or libraries that do not fit together.",
-    15: "Something ended it on purpose: scancel, preemption or the time limit.",
+    4: "Build the program for the nodes: it has instructions that the node's CPU does not know.",
+    7: "Check the free space on the node. Often /dev/shm is full, or a file was deleted.",
+    9: ("Often the job exceeded its memory limit: check MaxRSS in sacct, and request more with --mem=…."),
+    11: ("Look for an error in the program, or for libraries that do not fit together: it accessed invalid memory."),
+    15: "It was ended by scancel, preemption or the time limit.",
     24: "The CPU time limit of the shell (ulimit -t) was reached.",
     25: "The file size limit (ulimit -f) was reached.",
 }
@@ -105,14 +112,17 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
         limit = f" of {format_time_limit(record.time_limit)}" if record.time_limit else ""
         return (
             f"The job reached its time limit{limit}.",
-            "Submit it with a longer --time; a job with `resume` saves and goes on by itself.",
+            ("Submit it with a longer --time. A job with `resume` saves its state and continues automatically."),
         )
     if record.signal == _OUTPUT_FAILED_EXIT_CODE and state.name == "FAILED":
         where = f" ({record.stdout})" if record.stdout else ""
         return (
             f"The job's output file could not be opened{where}, so it never started.",
-            "Create the folder of --output where the nodes see it, and check that you may write there. Where you gave "
-            "none, set c.JupyterSlurm.job_root (over SSH: job_root in the profile) to one that they see.",
+            (
+                "Create the directory of --output where the nodes see it, and check that you may write to "
+                "it. If you gave no --output, set c.Settings.job_root, or over SSH job_root in the profile, "
+                "to a directory that the nodes see."
+            ),
         )
     if state.name == "CANCELLED" and state.by is not None:
         return f"The job was cancelled by user {state.by}.", ""
@@ -131,13 +141,13 @@ def _explain_code(exit_code: int | None, signal: int | None) -> tuple[str, str]:
         # A shell reports a killed program of its script in this way.
         return _explain_signal(exit_code - 128, "A program of the job")
     if exit_code:
-        return f"The job ended with exit code {exit_code}.", "The last lines of its output say why."
-    return "The job failed.", "The last lines of its output may say why."
+        return f"The job ended with exit code {exit_code}.", "See the last lines of its output."
+    return "The job failed.", "See the last lines of its output for the cause."
 
 
 def _explain_signal(signal: int, actor: str) -> tuple[str, str]:
     name = SIGNALS.get(signal, f"signal {signal}")
-    step = _SIGNAL_STEPS.get(signal, "The last lines of its output may say why.")
+    step = _SIGNAL_STEPS.get(signal, "See the last lines of its output for the cause.")
     return f"{actor} was ended by {name}.", step
 
 

@@ -101,7 +101,7 @@ def _check_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarni
         return
     accounts = list(dict.fromkeys(one.account for one in mine))
     if account and account.lower() not in map(str.lower, accounts):
-        yield FeasibilityWarning(f"You have no account {account} here.{nearest(account, accounts)}", True)
+        yield FeasibilityWarning(f"You have no account {account} on this cluster.{nearest(account, accounts)}", True)
     elif qos and "qos" in enforced and facts.qos:
         names = [one.name for one in facts.qos]
         usable = list(dict.fromkeys(name for one in _associations(mine, account) for name in one.qos))
@@ -109,7 +109,8 @@ def _check_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarni
             yield FeasibilityWarning(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True)
         elif usable and qos.lower() not in map(str.lower, usable):
             yield FeasibilityWarning(
-                f"Your account {_account(mine, account)} may not use the QOS {qos}; it may: {some(usable)}.", True
+                f"Your account {_account(mine, account)} may not use the QOS {qos}, but it may use: {some(usable)}.",
+                True,
             )
 
 
@@ -160,7 +161,7 @@ def _check_access(facts: Facts, request: Request, partitions: Sequence[Partition
     reasons = [reason for one in partitions if (reason := _refused_by(facts, request, one))]
     if _is_out(facts, reasons, partitions):
         others = [one.name for one in facts.partitions if _accepts_job(facts, request, one)]
-        instead = f" Partitions that take it: {some(others)}." if others else ""
+        instead = f" Partitions that accept it: {some(others)}." if others else ""
         yield FeasibilityWarning(" ".join(dict.fromkeys(reasons)) + instead)
 
 
@@ -188,14 +189,14 @@ def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
     """Return why a partition does not accept such a job now; empty if no reason is known."""
     name, fields = partition.name, partition.fields
     if partition.state == "DOWN":
-        return f"Partition {name} is DOWN: jobs wait there until it is up again."
+        return f"Partition {name} is DOWN. Jobs wait until it is up again."
     if partition.state in ("DRAIN", "INACTIVE"):
-        return f"Partition {name} is {partition.state}: it takes no new jobs."
+        return f"Partition {name} is {partition.state}. It accepts no new jobs."
     allowed = fields.get("AllowGroups", "ALL")
     if allowed != "ALL" and facts.groups and "root" not in facts.groups and not facts.groups & {*allowed.split(",")}:
         return f"Partition {name} is for the groups {allowed} only, and you are in none of them."
     if facts.host and (hosts := fields.get("AllocNodes", "ALL")) != "ALL" and not _is_among(facts.host, hosts):
-        return f"Partition {name} takes jobs that are submitted on {hosts} only, and this is {facts.host}."
+        return f"Partition {name} accepts only jobs that are submitted on {hosts}, but this host is {facts.host}."
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
     above = None if account is None else _lineage(facts, account)
     return _not_allowed(name, "account", account, above, partition.allow_accounts, fields.get("DenyAccounts", "")) or (
@@ -235,9 +236,9 @@ def _not_allowed(
     if not requested or "@" in requested:
         return ""
     if allowed is not None and names is not None and not {*names} & {*map(str.lower, allowed)}:
-        return f"Partition {partition} takes no jobs of the {noun} {requested}, only of: {some(allowed)}."
+        return f"Partition {partition} accepts no jobs of the {noun} {requested}, only of: {some(allowed)}."
     if allowed is None and {requested.lower(), *(names or ())} & {*denied.lower().split(",")}:
-        return f"Partition {partition} takes no jobs of the {noun} {requested}."
+        return f"Partition {partition} accepts no jobs of the {noun} {requested}."
     return ""
 
 
@@ -289,6 +290,6 @@ def _longer(facts: Facts, request: Request, partitions: Sequence[Partition]) -> 
         told = [
             f"-p {one.name} ({'no limit' if one.max_time is None else format_time_limit(one.max_time)})" for one in fits
         ]
-        return f" It would fit: {some(told)}."
+        return f" It would fit into: {some(told)}."
     longest = max(one.max_time or 0 for one in partitions)
     return f" At most: --time={format_time_limit(longest)}."

@@ -15,127 +15,136 @@ from jupyter_slurm.domain.slurm_values import format_memory, parse_tres
 
 __all__ = ["KNOWN_REASONS", "explain"]
 
-_WAIT_HINT: Final = "Nothing to do: it starts by itself."
-_LIMITS_COMMAND: Final = "sacctmgr show assoc user=$USER and sacctmgr show qos show the limits."
+_WAIT_HINT: Final = "It starts automatically."
+_LIMITS_COMMAND: Final = "See the limits with sacctmgr show assoc user=$USER and sacctmgr show qos."
 
 #: Reasons with their own texts. Texts of limits (``QOSMax…``, ``AssocGrp…``) are composed of their parts.
 KNOWN_REASONS: Final = {
     "AccountNotAllowed": (
         "Your account may not use this partition.",
-        "Choose another with --account or --partition; scontrol show partition says which accounts are allowed.",
+        ("Choose another with --account or --partition. scontrol show partition shows the allowed accounts."),
     ),
     "AccountingPolicy": ("A limit of your account or QOS is reached.", _LIMITS_COMMAND),
     "AssociationJobLimit": (
-        "Your account has as many jobs as it may have.",
+        "Your account has the maximum number of jobs.",
         "It starts when some of them have ended.",
     ),
-    "AssociationResourceLimit": ("Your account uses as much as it may.", _LIMITS_COMMAND),
+    "AssociationResourceLimit": ("Your account uses the maximum of its resources.", _LIMITS_COMMAND),
     "AssociationTimeLimit": ("Your account's time is used up.", _LIMITS_COMMAND),
     "BadConstraints": (
-        "No node of the partition can ever satisfy what the job asks for.",
-        "Cancel it and ask for less, or for other features: sinfo -o '%P %c %m %G %f' shows what there is.",
+        "No node of the partition has what the job requests.",
+        ("Cancel it, and request less or other features. sinfo -o '%P %c %m %G %f' shows what the nodes have."),
     ),
     "BeginTime": ("Its earliest start time has not come (after a requeue that is about two minutes).", _WAIT_HINT),
     "BurstBufferOperation": ("An operation on the burst buffer failed.", "Ask the administrators."),
-    "BurstBufferResources": ("The burst buffer has no room at the moment.", _WAIT_HINT),
+    "BurstBufferResources": ("The burst buffer is full at the moment.", _WAIT_HINT),
     "BurstBufferStageIn": ("Its data are being copied in.", _WAIT_HINT),
     "Cleaning": ("It was requeued and its last run is still being cleaned up.", _WAIT_HINT),
-    "Constraints": ("The features that it asks for are on no free node at the moment.", _WAIT_HINT),
+    "Constraints": ("No free node has the requested features at the moment.", _WAIT_HINT),
     "DeadLine": ("It can no longer end before its deadline.", "Submit it again with a later --deadline."),
-    "Dependency": ("It waits for other jobs (--dependency).", "It starts when they have ended as asked."),
+    "Dependency": ("It waits for other jobs (--dependency).", "It starts when they have ended as requested."),
     "DependencyNeverSatisfied": (
-        "A job that it depends on ended in another way than asked, so it can never start.",
+        "A job that it depends on ended differently than requested, so it can never start.",
         "Cancel it, or remove the dependency: scontrol update jobid=ID dependency=",
     ),
     "FedJobLock": ("It waits until the clusters of the federation agree.", _WAIT_HINT),
     "FrontEndDown": ("No front-end node is up.", "Ask the administrators."),
-    "InactiveLimit": ("Nothing happened in it for longer than the site allows.", "Submit it again."),
-    "InvalidAccount": ("The account is not known.", "Choose one that you have: sacctmgr show assoc user=$USER."),
-    "InvalidQOS": ("The QOS is not known, or not yours.", "Choose one that you have: sacctmgr show assoc user=$USER."),
-    "JobArrayTaskLimit": (
-        "As many tasks of the array run as you allowed at once (%N).",
-        "To allow more: scontrol update jobid=ID arraytaskthrottle=N.",
+    "InactiveLimit": ("It was inactive for longer than the site allows.", "Submit it again."),
+    "InvalidAccount": ("The account is unknown.", "Choose one of yours: sacctmgr show assoc user=$USER."),
+    "InvalidQOS": (
+        "The QOS is unknown, or you may not use it.",
+        "Choose one of yours: sacctmgr show assoc user=$USER.",
     ),
-    "JobHeldAdmin": ("An administrator holds it.", "Ask them; only they can release it."),
-    "JobHeldUser": ("It is held.", "To let it go: scontrol release ID."),
+    "JobArrayTaskLimit": (
+        "The number of tasks that you allowed at a time (%N) is running.",
+        "Allow more with scontrol update jobid=ID arraytaskthrottle=N.",
+    ),
+    "JobHeldAdmin": ("An administrator has held it.", "Ask the administrators, who alone can release it."),
+    "JobHeldUser": ("It is held.", "Release it with scontrol release ID."),
     "JobHoldMaxRequeue": (
         "It was requeued as often as the site allows and is now held.",
-        "Find out from its output why it kept failing, then: scontrol release ID.",
+        "Find the cause in its output, then release it with scontrol release ID.",
     ),
     "JobLaunchFailure": (
         "It could not be started on its node.",
-        "Check that its working directory and output folder exist there, then submit it again.",
+        ("Check that its working directory and output directory exist on the node, then submit it again."),
     ),
-    "Licenses": ("It waits for a licence.", "scontrol show licenses shows who has them."),
+    "Licenses": ("It waits for a licence.", "See the users of the licences with scontrol show licenses."),
     "MaxMemPerLimit": (
-        "It asks for more memory for a CPU or node than the partition allows.",
+        "It requests more memory for a CPU or node than the partition allows.",
         "Submit it again with a smaller --mem, or more --cpus-per-task.",
     ),
-    "MaxPoweredUpNodes": ("As many nodes are powered up as the site allows.", _WAIT_HINT),
-    "MpiPortsBusy": ("Too many of the node's ports are taken.", _WAIT_HINT),
+    "MaxPoweredUpNodes": ("The maximum number of nodes is powered up.", _WAIT_HINT),
+    "MpiPortsBusy": ("Too many ports of the node are in use.", _WAIT_HINT),
     "NodeDown": ("A node that it needs is down.", "Submit it without naming that node, or ask the administrators."),
-    "NonZeroExitCode": ("It ended with an exit code other than 0.", "The last lines of its output say why."),
+    "NonZeroExitCode": ("It ended with an exit code other than 0.", "See the last lines of its output."),
     "NvidiaImexChannels": ("No IMEX channel is free.", _WAIT_HINT),
-    "OutOfMemory": ("It used more memory than it had asked for.", "Ask for more: --mem=…"),
+    "OutOfMemory": ("It used more memory than it requested.", "Request more with --mem=…."),
     "PartitionConfig": (
-        "It asks for something that the partition does not allow.",
-        "scontrol show partition shows its rules.",
+        "It requests something that the partition does not allow.",
+        "See the rules of the partition with scontrol show partition.",
     ),
     "PartitionDown": ("The partition is down.", "Wait, or choose another with --partition: sinfo shows them."),
     "PartitionInactive": ("The partition starts no jobs.", "Choose another with --partition: sinfo shows them."),
     "PartitionNodeLimit": (
-        "It asks for more nodes than the partition allows, or nodes that it needs are down or drained.",
-        "Ask for fewer nodes; sinfo shows the partition's limits and its nodes.",
+        ("It requests more nodes than the partition allows, or nodes that it needs are down or drained."),
+        "Request fewer nodes. sinfo shows the limits and the nodes of the partition.",
     ),
     "PartitionTimeLimit": (
         "Its time limit is longer than the partition allows.",
-        "Lower it: scontrol update jobid=ID timelimit=…; sinfo shows the partition's limit.",
+        ("Lower it with scontrol update jobid=ID timelimit=…. sinfo shows the limit of the partition."),
     ),
-    "PowerNotAvail": ("The power that its nodes would take is not to be had at the moment.", _WAIT_HINT),
-    "PowerReserved": ("The power that its nodes would take is reserved.", _WAIT_HINT),
-    "Priority": ("Other jobs come first.", "Nothing to do; a shorter --time may let it slip in earlier."),
+    "PowerNotAvail": ("The power for its nodes is not available at the moment.", _WAIT_HINT),
+    "PowerReserved": ("The power for its nodes is reserved.", _WAIT_HINT),
+    "Priority": ("Other jobs come first.", "It starts automatically. With a shorter --time it may start earlier."),
     "Prolog": ("The node is being prepared.", _WAIT_HINT),
-    "QOSJobLimit": ("As many jobs run under this QOS as may.", "It starts when some of them have ended."),
+    "QOSJobLimit": ("The maximum number of jobs runs under this QOS.", "It starts when some of them have ended."),
     "QOSNotAllowed": (
         "This QOS may not be used in the partition, or by the account.",
         "Choose another with --qos or --partition.",
     ),
-    "QOSResourceLimit": ("The QOS uses as much as it may.", _LIMITS_COMMAND),
+    "QOSResourceLimit": ("The QOS uses the maximum of its resources.", _LIMITS_COMMAND),
     "QOSTimeLimit": ("The time of the QOS is used up.", _LIMITS_COMMAND),
     "QOSUsageThreshold": ("Too little of your fair share is left for this QOS.", "Wait, or choose another QOS."),
-    "RaisedSignal": ("It was ended by a signal.", "The last lines of its output may say why."),
+    "RaisedSignal": ("It was ended by a signal.", "See the last lines of its output for the cause."),
     "ReqNodeNotAvail": (
-        "A node that it asks for is not available: busy, reserved, down or drained.",
+        "A node that it requests is not available: busy, reserved, down or drained.",
         "Submit it without naming nodes, or with a time limit that ends before the reservation starts.",
     ),
     "Requested nodes are busy": (
-        "Other steps have the CPUs, GPUs or memory of its allocation that it asks for, as it seems.",
-        "It starts when they have ended. With --overlap (%srun --overlap) a step shares them at once.",
+        "Other steps seem to use the CPUs, GPUs or memory of its allocation that it requests.",
+        ("It starts when the other steps have ended. With %srun --overlap, a step shares their resources immediately."),
     ),
     "Reservation": ("It waits for its reservation to begin.", _WAIT_HINT),
     "ReservationDeleted": ("Its reservation was deleted.", "Submit it again without --reservation."),
     "ReservationInvalid": ("Its reservation cannot be used.", "Submit it again without --reservation."),
-    "Resources": ("It is the next to start: it waits until what it asks for is free.", _WAIT_HINT),
-    "SchedDefer": ("The scheduler looks at it in its next round.", _WAIT_HINT),
-    "SystemFailure": ("Slurm or a file system failed.", "Submit it again; tell the administrators if it comes back."),
+    "Resources": ("It is the next to start, and waits until the requested resources are free.", _WAIT_HINT),
+    "SchedDefer": ("The scheduler will consider it in its next cycle.", _WAIT_HINT),
+    "SystemFailure": (
+        "Slurm or a file system failed.",
+        "Submit it again. Tell the administrators if the error returns.",
+    ),
     "TimeLimit": ("It reached its time limit.", "Submit it with a longer --time, or with `resume`."),
-    "WaitingForScheduling": ("The scheduler has not looked at it yet.", _WAIT_HINT),
-    "job requeued in held state": ("It was requeued and is held.", "To let it go: scontrol release ID."),
+    "WaitingForScheduling": ("The scheduler has not considered it yet.", _WAIT_HINT),
+    "job requeued in held state": ("It was requeued and is held.", "Release it with scontrol release ID."),
     "job requeued in special exit state": (
         "It was requeued because of its exit code and is held.",
-        "Look at its output, then: scontrol release ID.",
+        "Find the cause in its output, then release it with scontrol release ID.",
     ),
     "launch failed requeued held": (
-        "Its node could not start it; it was requeued and is held.",
-        "Check that its working directory exists on the nodes, then: scontrol release ID.",
+        "Its node could not start it, so it was requeued and is held.",
+        ("Check that its working directory exists on the nodes, then release it with scontrol release ID."),
     ),
     "launch failure limit exceeded requeued held": (
-        "Nodes failed to start it several times; it is held.",
-        "Check that its working directory exists on the nodes, then: scontrol release ID.",
+        "Nodes failed to start it several times, so it is held.",
+        ("Check that its working directory exists on the nodes, then release it with scontrol release ID."),
     ),
     "user env retrieval failed requeued held": (
-        "The log-in environment could not be read on the node; it is held.",
-        "Submit it with --export=ALL, or shorten what your shell does at log-in; then: scontrol release ID.",
+        "The login environment could not be read on the node, so it is held.",
+        (
+            "Submit it with --export=ALL, or make the start-up files of your shell faster and release it "
+            "with scontrol release ID."
+        ),
     ),
 }
 
@@ -144,11 +153,11 @@ _REFUSED_SIGNAL: Final = 1  # in place of a signal; slurmctld shows for a while 
 #: Reasons why a finished job never started, shown instead of its exit.
 _NEVER_STARTED: Final = {
     "BadConstraints": (
-        "No node of the partition can ever satisfy what the job asks for, so it never started.",
-        "Ask for less, or for other features: sinfo -o '%P %c %m %G %f' shows what there is.",
+        "No node of the partition has what the job requests, so it never started.",
+        "Request less or other features. sinfo -o '%P %c %m %G %f' shows what the nodes have.",
     ),
     "DependencyNeverSatisfied": (
-        "A job that it depends on ended in another way than asked, so it never started.",
+        "A job that it depends on ended differently than requested, so it never started.",
         "Submit it again with another --dependency, or without.",
     ),
 }
@@ -157,8 +166,8 @@ _SENTENCES: Final = (
     (
         re.compile(r"Nodes required for job are DOWN, DRAINED"),
         (
-            "All nodes that could run it are down, drained or reserved for jobs that come first.",
-            "sinfo -R says why nodes are down. Ask for other nodes or another partition, or wait.",
+            "All nodes that could run it are down, drained or reserved for jobs with higher priority.",
+            "Wait, or request other nodes or another partition. sinfo -R shows why nodes are down.",
         ),
     ),
     (
@@ -228,7 +237,7 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
     if record is not None:
         step = step.replace(" ID", f" {record.id.allocation}").replace("jobid=ID", f"jobid={record.id.allocation}")
         if text.startswith("Resources"):
-            step = f"It starts by itself. If nodes look free, it may wait for {_memory_hint(record, memory)}"
+            step = f"It starts automatically. If nodes seem free, it may wait for {_memory_hint(record, memory)}"
         elif _QOS_GPU_LIMIT.search(text):
             words, step = _either(words, step, record, memory)
     return words, step
@@ -237,8 +246,10 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
 def _either(words: str, step: str, record: JobRecord, memory: str | None) -> tuple[str, str]:
     """Add the other meaning of a limit of GPUs: Slurm does not report which of the two applies."""
     return (
-        f"{words.removesuffix('.')}, or it waits for something else, such as memory: of a job with --gpus Slurm "
-        "(22.05, for one) may name the limit of the QOS in both cases.",
+        (
+            f"{words.removesuffix('.')}, or it waits for something else, such as memory. For a job with "
+            "--gpus, Slurm (22.05, for example) may name the limit of the QOS in both cases."
+        ),
         f"{step} If you have fewer GPUs than the QOS allows, it waits for nodes, and often for "
         f"{_memory_hint(record, memory)}",
     )
@@ -263,28 +274,31 @@ def _explain_waiting(text: str) -> tuple[str, str]:
 
 def _explain_limit(limit: re.Match[str]) -> tuple[str, str]:
     who, thing, per = _LIMIT_OWNERS[limit["who"]], _RESOURCE_NAMES[limit["what"]], _LIMIT_SCOPES.get(limit["per"], "")
-    memory = " Ask for memory yourself: --mem=…" if thing == "memory" else ""
+    memory = " Request memory explicitly with --mem=…." if thing == "memory" else ""
     if limit["minutes"]:
         running = " of running jobs" if "Run" in limit["minutes"] else ""
         return (
             f"{who.capitalize()} has no more time left{running} for {thing}{per}.",
-            f"Ask for less or a shorter --time.{memory} {_LIMITS_COMMAND}",
+            f"Request less or a shorter --time.{memory} {_LIMITS_COMMAND}",
         )
     if limit["kind"] == "Min":
-        return f"It asks for fewer {thing} than {who} wants.", f"Ask for more. {_LIMITS_COMMAND}"
+        return f"It requests fewer {thing} than {who} requires.", f"Request more. {_LIMITS_COMMAND}"
     if limit["kind"] == "Grp" or limit["per"] in ("PerUser", "PerAccount") or "jobs" in thing:
         return (
             f"The limit of {who} for {thing}{per} is reached.".replace("your account", "your account's group"),
             f"It starts when jobs under that limit have ended.{memory} {_LIMITS_COMMAND}",
         )
     return (
-        f"It asks for more {thing}{per} than {who} allows.",
-        f"Ask for less, or choose another QOS or account.{memory} {_LIMITS_COMMAND}",
+        f"It requests more {thing}{per} than {who} allows.",
+        f"Request less, or choose another QOS or account.{memory} {_LIMITS_COMMAND}",
     )
 
 
 def _memory_hint(record: JobRecord, advised: str | None) -> str:
     """Return advice for a job that waits though nodes seem free: often no memory was requested."""
     asked = parse_tres(record.tres).get("mem")
-    amount = f" (this one asks for {format_memory(asked)})" if asked else ""
-    return f"memory{amount}: cancel it and ask for what it needs with --mem=…, for example --mem={advised or '64G'}."
+    amount = f" (this job requests {format_memory(asked)})" if asked else ""
+    return (
+        f"memory{amount}: cancel it, and request the memory that it needs with --mem, for example "
+        f"--mem={advised or '64G'}."
+    )

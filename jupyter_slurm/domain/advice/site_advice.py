@@ -41,14 +41,17 @@ def _cpus(most: Any, request: Request, gpus: int | None, types: set[str]) -> Ite
         return
     others = ", ".join(f"{number} for {name}" for name, number in sorted(table.items()) if name != _DEFAULT)
     yield (
-        f"That is {each:g} CPUs a GPU; this site advises at most {limit}{f' ({others})' if others else ''}, or else "
-        "GPUs stay idle for want of CPUs: -c says how many CPUs a task has."
+        f"These are {each:g} CPUs per GPU, but this site advises at most {limit}{(f' ({others})' if others else '')}, "
+        "so that no GPU stays idle for lack of CPUs. Set the CPUs of a task with -c."
     )
 
 
 def _memory(example: object, request: Request, types: set[str]) -> Iterator[str]:
     if example and types and not any(request.chosen.get(name) for name in _MEMORY):
-        yield f"A job with GPUs that says no --mem may wait here although GPUs are free: --mem={example}, for example."
+        yield (
+            f"Set --mem, for example --mem={example}. On this cluster, a job with GPUs and without --mem "
+            "may wait although GPUs are free."
+        )
 
 
 def _tasks(request: Request) -> int | None:

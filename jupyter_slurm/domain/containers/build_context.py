@@ -222,7 +222,9 @@ def _pattern(glob: str, line: str) -> Callable[[str], object]:
             return _Steps(parts).fits
         return re.compile("".join(parts), re.DOTALL).fullmatch
     except re.error:
-        raise UsageError(f".dockerignore: {line!r} is no pattern.", hint="Correct that line.") from None
+        raise UsageError(
+            f".dockerignore: {line!r} is not a valid pattern.", hint="Correct that line of .dockerignore."
+        ) from None
 
 
 class _Steps:

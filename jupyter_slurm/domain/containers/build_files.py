@@ -43,7 +43,7 @@ def detect_kind(name: str, text: str) -> Kind:
             break
     raise UsageError(
         f"{name} is neither a Dockerfile nor a definition file.",
-        hint="A Dockerfile begins with FROM, a definition file of Apptainer or Singularity with Bootstrap: and From:.",
+        hint="Begin a Dockerfile with FROM, and a definition file (Apptainer, Singularity) with Bootstrap: and From:.",
     )
 
 

@@ -30,8 +30,8 @@ _REFERENCE = re.compile(
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,})?"
 )
 _HINT: Final = (
-    "An image is docker://NAME:TAG (docker://nvcr.io/nvidia/pytorch:24.01-py3), the path of a SIF file, or the folder "
-    "of an unpacked image."
+    "Give docker://NAME:TAG (docker://nvcr.io/nvidia/pytorch:24.01-py3), the path of a SIF file, "
+    "or the directory of an unpacked image."
 )
 
 
@@ -52,8 +52,8 @@ def reference(image: str) -> str:
     found = _REFERENCE.fullmatch(name)
     if found is None or len(found["name"]) > _MAX_NAME_CHARACTERS:
         lower = _REFERENCE.fullmatch(name.lower())
-        hint = f"Its name has no capital letters: {_SCHEME}{name.lower()}" if lower else _HINT
-        raise UsageError(f"{image!r} is no name of an image.", hint=hint)
+        hint = f"Write the name in lower case: {_SCHEME}{name.lower()}" if lower else _HINT
+        raise UsageError(f"{image!r} is not a valid image name.", hint=hint)
     return name
 
 
@@ -76,19 +76,19 @@ def check_described(text: EnvironmentTable) -> None:
     image = text.get("image")
     if image is None:
         if alone := [name for name in ("runtime", "bind") if name in text]:
-            raise UsageError(f"{alone[0]} says something of a container, and there is no image.", hint=_HINT)
+            raise UsageError(f"{alone[0]} is a setting for containers, but no image is given.", hint=_HINT)
         return
     if both := [name for name in ("venv", "conda") if name in text]:
         raise UsageError(
-            f"image and {both[0]} are two environments.",
-            hint='What is in the image needs no folder; python = "/…/bin/python" chooses one of several Pythons in it.',
+            f"`image` and `{both[0]}` are two environments, and only one can be used.",
+            hint='Leave one of them out. To choose one of several Pythons in the image, set python = "/…/bin/python".',
         )
     if not is_path(image):
         reference(image)
     if (runtime := text.get("runtime")) and runtime not in runtimes_for(image):
         what = "unpacked images and SIF files" if is_path(image) else "images of registries"
         fit = ", ".join(runtimes_for(image))
-        raise UsageError(f"{runtime} does not run {image}.", hint=f"For {what} there are: {fit}.")
+        raise UsageError(f"{runtime} cannot run {image}.", hint=f"Use one of these for {what}: {fit}.")
     for bind in text.get("bind", ()):
         check_bind(bind)
 
@@ -105,11 +105,12 @@ def check_bind(bind: str) -> None:
     target, _, mode = rest.partition(":")
     if not source.startswith(("/", "~/")) or (rest and not target.startswith("/")) or mode not in ("", "ro", "rw"):
         raise UsageError(
-            f"{bind!r} is no folder for a container.",
-            hint='bind = ["/scratch/me"], ["/data/sets:/data"] or ["/data/sets:/data:ro"]; a colon is in no path.',
+            f"{bind!r} is not a valid directory for a container.",
+            hint='Write bind = ["/scratch/me"], ["/data/sets:/data"] or ["/data/sets:/data:ro"], without a '
+            "colon in a path.",
         )
     if (target or source).rstrip("/") in ("", "/proc", "/sys", "/dev"):
         raise UsageError(
-            f"{bind!r} would hide what a container must have of its own.",
-            hint="Name folders below it, or another place.",
+            f"{bind!r} would hide a directory that a container needs.",
+            hint="Bind directories below it, or choose another place in the container.",
         )

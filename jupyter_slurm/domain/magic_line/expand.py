@@ -120,17 +120,17 @@ def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
     if is_one and own and names <= own | _FUNCTIONS:
         end, value = text.index("}", at) + 1, f'f"{{{inside}}}"' if formatted else inside
         raise UsageError(
-            f"{text[at:end]}: names are replaced, expressions are not.",
-            hint=f"Give it a name in a cell before, value = {value}, and write {{value}} here. "
-            "In single quotes it stays as typed.",
+            f"{text[at:end]}: only names are replaced, not expressions.",
+            hint=f"Assign the value in an earlier cell (value = {value}), and write {{value}}. Put the text in "
+            "single quotes to keep it as typed.",
             span=[at, end],
         )
 
 
 def _unknown_reference_error(match: re.Match[str], value: Any) -> UsageError:
     """Return the error text for ``{job.nothing}`` and ``{job.cancel}``, if Python has the first name."""
-    why = "Python has no such value" if value is MISSING else "that is no value, and nothing is called here"
-    hint = "In single quotes it stays as typed."
+    why = "Python has no such value" if value is MISSING else "this is not a value, and functions are not called"
+    hint = "Put the text in single quotes to keep it as typed."
     return UsageError(f"{match[0]}: {why}.", hint=hint, span=[*match.span()])
 
 

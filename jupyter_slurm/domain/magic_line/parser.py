@@ -94,7 +94,7 @@ def tokenize(line: str, lookup: Lookup | None = None, variables: Mapping[str, st
     """
     if "\0" in line:
         at = line.index("\0")
-        raise UsageError("the line holds a NUL byte", hint="Take it out.", span=[at, at + 1])
+        raise UsageError("The line holds a NUL byte.", hint="Remove the NUL byte.", span=[at, at + 1])
     return list(iter(_Reader(line, lookup, variables).next, None))
 
 
@@ -131,8 +131,8 @@ class _Reader:
             self._double()
         elif char == "\\":
             if self.at + 1 == len(self.line):
-                hint = "A magic's line cannot go on in the next line; write \\\\ for a backslash."
-                raise UsageError("the line ends with a backslash", hint=hint, span=[self.at, self.at + 1])
+                hint = "Write the magic in one line. Write \\\\ for a backslash."
+                raise UsageError("The line ends with a backslash.", hint=hint, span=[self.at, self.at + 1])
             self.text.append(self.line[self.at + 1 : self.at + 2])
             self.at += 2
         elif char == "~" and _BEFORE_HOME.fullmatch(self.line, self.start, self.at):
@@ -178,13 +178,13 @@ class _Reader:
         if value is None and self.line[at] == "$":
             value = variable_at(self.line, at, self.variables)
         if value is not None and "\0" in value[0]:
-            raise UsageError(f"the value of {self.line[at : value[1]]} holds a NUL byte", span=[at, value[1]])
+            said = f"The value of {self.line[at : value[1]]} holds a NUL byte."
+            raise UsageError(said, hint="Remove the NUL byte.", span=[at, value[1]])
         return value
 
     def _open_quote(self, at: int) -> UsageError:
-        return UsageError(
-            f"the quote at {self.line[at : at + 12]!r} is not closed", hint="Close it.", span=[at, len(self.line)]
-        )
+        said = f"The quote at {self.line[at : at + 12]!r} is not closed."
+        return UsageError(said, hint="Close the quote.", span=[at, len(self.line)])
 
 
 def parse_cell_line(
@@ -302,10 +302,10 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
     if token.typed < table.name_length(token.text):
         before = texts[at - 1] if at and table.takes_glued_value(texts[at - 1]) else ""
         raise UsageError(
-            f"a value cannot become an option: {token.text!r}",
-            hint=f"{before} takes its value behind an equals sign: {before}=…"
+            f"The value {token.text!r} would become an option.",
+            hint=f"Write its value after an equals sign: {before}=…"
             if before
-            else "Type the option and put only its value into {…}.",
+            else "Type the option, and insert only its value with {…}.",
             span=[token.start, token.end],
         )
     try:
@@ -320,8 +320,8 @@ def _check_arguments(table: OptionTable, tokens: Sequence[Token]) -> None:
     for token in tokens:
         if token.text == HET and table.command == "sbatch":
             raise UsageError(
-                "sbatch drops an argument that is nothing but a colon",
-                hint="Give it to the script in another way, for example within a longer argument.",
+                "sbatch drops an argument that is only a colon.",
+                hint="Put the colon into a longer argument of the script.",
                 span=[token.start, token.end],
             )
 
@@ -342,13 +342,13 @@ def _continues_keywords(token: Token, keywords: _Keywords) -> bool:
 
 def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
     if token.typed and (meant := option_meant(token.text)):
-        said = f"{line[token.start : token.end]!r} begins with another dash than options do"
+        said = f"{line[token.start : token.end]!r} begins with a dash that is not the one of options."
         raise UsageError(said, hint=f"Did you mean {meant}?", span=[token.start, token.end], suggestion=meant)
     match = _match_keyword(token)
     if match and match["word"] in keywords and keywords[match["word"]] == (match["value"] is not None):
         raise UsageError(
-            f"{line[token.start : token.end]!r} stands behind Slurm's options; in a line magic our words come first",
-            hint=f"Put it first, or write ./{token.text} for a file of that name.",
+            f"In a line magic, the keyword {line[token.start : token.end]!r} must come before Slurm's options.",
+            hint=f"Move it to the front, or write ./{token.text} for a file of that name.",
             span=[token.start, token.end],
         )
 
@@ -359,8 +359,8 @@ def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str
     match = _match_keyword(token)
     if table.takes_glued_value(before) and not (match and _similar_keyword(match["word"], keywords)):
         raise UsageError(
-            f"{line[token.start : token.end]!r} is not taken for the value of {before}",
-            hint=f"{before} takes its value behind an equals sign: {before}={line[token.start : token.end]}",
+            f"{line[token.start : token.end]!r} is not used as the value of {before}.",
+            hint=f"Write the value after an equals sign: {before}={line[token.start : token.end]}",
             span=[token.start, token.end],
         )
 
@@ -381,10 +381,10 @@ def _add_keyword(
         name = match["word"] if match else token.text
         near = option_meant(token.text) or table.option_named(token.text) or _similar_keyword(name, keywords)
         raise UsageError(
-            f"{line[token.start : token.end]!r} is neither an option of Slurm nor a word of ours",
+            f"{line[token.start : token.end]!r} is neither an option of Slurm nor a keyword of jupyter_slurm.",
             hint=f"Did you mean {near}?"
             if near
-            else f"Our words: {', '.join(sorted(keywords))}. Arguments come after --.",
+            else f"The keywords are {', '.join(sorted(keywords))}. Write arguments after --.",
             span=span,
             suggestion=near,
         )
@@ -392,9 +392,9 @@ def _add_keyword(
     # `kernel kernel=NAME`
     is_refined = keywords[name] is None and (value is None) != (found_keywords.get(name) is None)
     if name in found_keywords and not is_refined:
-        raise UsageError(f"{name} is there twice", hint="Say it once.", span=span)
+        raise UsageError(f"The keyword {name} is given twice.", hint="Give it once.", span=span)
     if keywords[name] is False and value is not None:
-        raise UsageError(f"{name} takes no value", hint=f"Say just {name}.", span=span)
+        raise UsageError(f"The keyword {name} takes no value.", hint=f"Write only {name}.", span=span)
     if not value and (keywords[name] or value is not None):
-        raise UsageError(f"{name} needs a value", hint=f"Say {name}=…, without blanks around the =.", span=span)
+        raise UsageError(f"The keyword {name} needs a value.", hint=f"Write {name}=VALUE without spaces.", span=span)
     found_keywords[name] = value or found_keywords.get(name)

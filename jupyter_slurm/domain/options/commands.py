@@ -49,32 +49,30 @@ def check_ends(argv: Sequence[str]) -> None:
         options, words = [], []
     names = {option.name for option in options}
     if command == "sbatch" and "test-only" not in names:
-        raise UsageError(
-            "sbatch is passed through with --test-only alone.", hint="Submissions go by %%sbatch and %sbatch."
-        )
+        raise UsageError("sbatch can only be used with --test-only.", hint="Submit jobs with %%sbatch or %sbatch.")
     if names & _INFORMATION_OPTIONS:
         return
     if "iterate" in names:
         raise UsageError(
-            f"{command} --iterate never ends, and the notebook would wait for it.",
-            hint="Leave it out and run the cell again; jupyter_slurm.jobs() and JupyterLab's panel follow your jobs.",
+            f"{command} --iterate never ends, so the notebook would wait forever.",
+            hint="Leave --iterate out, and run the cell again for new output. jupyter_slurm.jobs() and the "
+            "panel of JupyterLab follow your jobs.",
         )
     if command == "scancel" and "interactive" in names:
-        raise UsageError(
-            "scancel --interactive asks before it cancels, and nobody can answer here.", hint="Leave it out."
-        )
+        raise UsageError("A notebook cannot answer the questions of scancel --interactive.", hint="Leave it out.")
     if command in _INTERACTIVE_HINTS and not words:
         raise UsageError(
-            f"{command} without a command opens a dialogue, and nobody can answer here.",
-            hint=f"Say what it should do, for example {_INTERACTIVE_HINTS[command]}",
+            f"{command} without a command opens a dialogue, but a notebook cannot answer.",
+            hint=f"Give it a command, for example {_INTERACTIVE_HINTS[command]}.",
         )
     first = words[0].lower() if words else ""
     if command == "sacctmgr" and first and "immediate" not in names and any(c.startswith(first) for c in _CHANGES):
         raise UsageError(
-            f"sacctmgr {words[0]} asks before it changes anything, and nobody can answer here.",
-            hint=f"Say yes beforehand: %sacctmgr -i {words[0]} …",
+            f"sacctmgr {words[0]} asks before it changes anything, but a notebook cannot answer.",
+            hint=f"Add -i, which answers yes: %sacctmgr -i {words[0]} …",
         )
     if command == "scontrol" and len(first) > 1 and "wait_job".startswith(first):
         raise UsageError(
-            "scontrol wait_job holds up the notebook until the job runs.", hint="jupyter_slurm.job(12).state says it."
+            "scontrol wait_job blocks the notebook until the job runs.",
+            hint="Read the state of the job instead: jupyter_slurm.job(12).state.",
         )

@@ -135,7 +135,10 @@ class OptionTable:
             The command does not exist.
         """
         if command not in OPTIONS:
-            raise UsageError(f"the options of {command!r} are not known")
+            raise UsageError(
+                f"The options of {command!r} are not known.",
+                hint="Use sbatch, salloc, srun, or another command of Slurm.",
+            )
         specs = _specs(command, version)
         here = {name for spec in specs for name in spec.names}
         return OptionTable(command, specs, {name for spec in _specs(command, None) for name in spec.names} - here)
@@ -223,8 +226,8 @@ class OptionTable:
         rest: list[str] = []
         for at, word in enumerate(words):
             if "\0" in word:
-                text = f"a NUL byte cannot be part of a command line: {word!r}"
-                raise self._error(text, word, at, hint="Take it out.")
+                text = f"The argument {word!r} holds a NUL byte."
+                raise self._error(text, word, at, hint="Remove it.")
         at = 0
         while at < len(words):
             word = words[at]
@@ -263,7 +266,7 @@ class OptionTable:
         typed, equals, value = arguments[at][2:].partition("=")
         spec = self._find(typed, arguments[at], at)
         if spec.arity is Arity.NONE and equals:
-            raise self._error(f"--{spec.name} takes no value", arguments[at], at, hint=f"Write --{spec.name} alone.")
+            raise self._error(f"--{spec.name} takes no value.", arguments[at], at, hint=f"Write --{spec.name} alone.")
         if spec.arity is Arity.REQUIRED and not equals:
             return self._with_next(spec, arguments, at)
         return Option(spec.name, value if equals else None, (arguments[at],), at)
@@ -279,9 +282,9 @@ class OptionTable:
         if found:
             names = ", ".join(f"--{name}" for name in sorted(found))
             shortest = f"--{min(found, key=len)}"
-            raise self._error(f"--{typed} could be any of {names}", text, at, suggestion=shortest)
+            raise self._error(f"--{typed} is ambiguous: it could be any of {names}.", text, at, suggestion=shortest)
         suggestion = self.nearest(typed)
-        raise self._error(f"{self.command} has no option --{typed}", text, at, suggestion=suggestion)
+        raise self._error(f"{self.command} has no option --{typed}.", text, at, suggestion=suggestion)
 
     def _letters(self, arguments: Sequence[str], at: int) -> list[Option]:
         """Read a word of letters. The last letter may have a value in the same word or in the next one."""
@@ -289,7 +292,7 @@ class OptionTable:
         for position, letter in enumerate(word[1:], 1):
             spec = self._short.get(letter)
             if spec is None:
-                raise self._error(f"{self.command} has no option -{letter}", word, at, suggestion=self.nearest(letter))
+                raise self._error(f"{self.command} has no option -{letter}.", word, at, suggestion=self.nearest(letter))
             tokens = (word,) if not found else ()
             rest = word[position + 1 :]
             if spec.arity is Arity.NONE:
@@ -306,14 +309,14 @@ class OptionTable:
     def _with_next(self, spec: OptionSpec, arguments: Sequence[str], at: int) -> Option:
         if at + 1 >= len(arguments):
             hint = f"Write --{spec.names[0]}=VALUE." if spec.names else f"Write -{spec.short} VALUE."
-            raise self._error(f"{arguments[at]} needs a value", arguments[at], at, hint=hint)
+            raise self._error(f"{arguments[at]} needs a value.", arguments[at], at, hint=hint)
         return Option(spec.name, arguments[at + 1], (arguments[at], arguments[at + 1]), at)
 
     def _error(
         self, message: str, text: str, at: int, *, suggestion: str | None = None, hint: str | None = None
     ) -> OptionError:
         if hint is None:
-            hint = f"Did you mean {suggestion}?" if suggestion else f"`{self.command} --help` lists the options."
+            hint = f"Did you mean {suggestion}?" if suggestion else f"List the options with `{self.command} --help`."
         return OptionError(message, hint=hint, option=text, index=at, suggestion=suggestion)
 
 

@@ -14,11 +14,11 @@ __all__ = ["NODES_BUSY_TEXT", "advise_refused", "is_out_of_memory", "is_time_ove
 
 # Options that choose where a step runs, or that turn srun into another tool.
 _UNSUPPORTED_OPTIONS = {
-    "jobid": "on=NAME says which allocation is meant",
-    "pty": "there is no terminal under a cell",
-    "interactive": "there is no terminal under a cell",
+    "jobid": "name the allocation with on=NAME",
+    "pty": "a cell has no terminal",
+    "interactive": "a cell has no terminal",
     "no-allocate": "a step runs in an allocation",
-    "async": "a step never keeps the notebook waiting, unless you say `wait`",
+    "async": "a step does not block the notebook, unless you add `wait`",
     "test-only": "it starts nothing",
     "help": "`%srun?` shows the help",
     "usage": "`%srun?` shows the help",
@@ -28,11 +28,11 @@ _UNSUPPORTED_OPTIONS = {
 # Further options that a process for cells cannot have: the process is one task, whose standard streams are in use.
 _UNSUPPORTED_PROCESS_OPTIONS = {
     **dict.fromkeys(("ntasks", "nodes", "ntasks-per-node", "multi-prog"), "a process is one task"),
-    **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have files of their own"),
+    **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have their own output files"),
 }
 
 
-_LARGER_TEXT = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
+_LARGER_TEXT = "The allocation has less. Request a larger one with %salloc and another name (as=)."
 NODES_BUSY_TEXT = "Requested nodes are busy"
 """srun's message when other steps hold the resources that a step requests from its allocation."""
 
@@ -43,7 +43,7 @@ _REFUSALS = {
     "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER_TEXT}",
     "Requested node configuration is not available": f"Ask for fewer nodes, tasks or CPUs (-N, -n, -c). {_LARGER_TEXT}",
     " nodes asked for ": f"Ask for fewer nodes (-N). {_LARGER_TEXT}",
-    NODES_BUSY_TEXT: "Another step has them: wait for its end, or share them with it (%srun --overlap).",
+    NODES_BUSY_TEXT: "Wait until another step has ended, or share its resources (%srun --overlap).",
 }
 
 
@@ -80,16 +80,24 @@ def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool
         A step cannot have one of the options.
     """
     if any("\0" in word for word in options):
-        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+        raise UsageError("A command line cannot hold a NUL byte.", hint="Remove the NUL byte.")
     split = table.split(options)
     if split.rest:
-        raise OptionError(f"{split.rest[0]!r} is not an option of srun", option=split.rest[0])
+        raise OptionError(
+            f"{split.rest[0]!r} is not an option of srun.",
+            hint="Write the command and its arguments after the options of srun.",
+            option=split.rest[0],
+        )
     for option in split.options:
         if option.name in _UNSUPPORTED_OPTIONS:
             raise OptionError(
-                f"--{option.name} has no place here: {_UNSUPPORTED_OPTIONS[option.name]}", option=option.tokens[0]
+                f"--{option.name} cannot be used: {_UNSUPPORTED_OPTIONS[option.name]}.",
+                hint=f"Leave --{option.name} out.",
+                option=option.tokens[0],
             )
         if is_process and option.name in _UNSUPPORTED_PROCESS_OPTIONS:
             why = _UNSUPPORTED_PROCESS_OPTIONS[option.name]
-            raise OptionError(f"--{option.name} has no place here: {why}", option=option.tokens[0])
+            raise OptionError(
+                f"--{option.name} cannot be used: {why}.", hint=f"Leave --{option.name} out.", option=option.tokens[0]
+            )
     return {option.name for option in split.options}

@@ -287,7 +287,7 @@ def parse_version(text: str) -> tuple[int, int]:
     """
     match = re.search(r"\b(\d{2})\.(\d{2})(?:\.\d+)?", text, re.ASCII)
     if match is None:
-        raise ParseError(f"Not a version of Slurm: {text[:80]!r}")
+        raise ParseError(f"{text[:80]!r} is not a version of Slurm.")
     return int(match[1]), int(match[2])
 
 
@@ -323,7 +323,7 @@ def expand_hosts(nodes: str, limit: int = MAX_HOSTS) -> list[str]:
     if not nodes:
         return []
     if count_hosts(nodes) > limit:
-        raise ParseError(f"A list of nodes names more than {limit} nodes: {nodes[:80]!r}")
+        raise ParseError(f"The list of nodes {nodes[:80]!r} names more than {limit} nodes.")
     # Imported late: the import takes longer than the rest of this layer together.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -331,18 +331,18 @@ def expand_hosts(nodes: str, limit: int = MAX_HOSTS) -> list[str]:
         # With a resolver, "@name" would read ClusterShell's own files of node groups.
         return list(NodeSet(nodes, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:
-        raise ParseError(f"Not a list of nodes: {nodes[:80]!r}") from error
+        raise ParseError(f"{nodes[:80]!r} is not a list of nodes.") from error
 
 
 def _host_groups(nodes: str) -> Iterable[str]:
     if not re.fullmatch(r"[\w.\[\],/-]{1,65536}", nodes, re.ASCII):
-        raise ParseError(f"Not a list of nodes: {nodes[:80]!r}")
+        raise ParseError(f"{nodes[:80]!r} is not a list of nodes.")
     return re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", nodes)
 
 
 def _range_size(piece: str, nodes: str) -> int:
     match = _NUMBERS.fullmatch(piece)
     if match is None:
-        raise ParseError(f"Not a list of nodes: {nodes[:80]!r}")
+        raise ParseError(f"{nodes[:80]!r} is not a list of nodes.")
     first = int(match[1])
     return max(1, int(match[2] or first) - first + 1)

@@ -68,7 +68,7 @@ def framed_records(output: bytes, mark: str, width: int) -> list[list[str]]:
     check_mark(mark)
     *rows, rest = decode(output).split(record_end(mark))
     if field_end(mark) in rest:
-        raise ParseError("The answer of Slurm stops in the middle of a record.")
+        raise ParseError("The answer of Slurm ends in the middle of a record.")
     records = []
     for row in rows:
         fields = row.split(field_end(mark))
@@ -91,7 +91,7 @@ def delimited_records(output: bytes, mark: str, width: int) -> list[list[str]]:
     check_mark(mark)
     *fields, _ = decode(output).split(field_end(mark))
     if len(fields) % width:
-        raise ParseError(f"The answer of Slurm has {len(fields)} fields, which is no multiple of {width}.")
+        raise ParseError(f"The answer of Slurm has {len(fields)} fields, which is not a multiple of {width}.")
     records = [fields[start : start + width] for start in range(0, len(fields), width)]
     for record in records:
         record[0] = record[0].rpartition("\n")[2]

@@ -277,7 +277,7 @@ def parse_table(command: str, output: bytes, mark: str) -> Table:
 def _framed_table(text: str, mark: str) -> Table:
     *records, rest = text.split(record_end(mark))
     if not records or field_end(mark) in rest:
-        raise ParseError("The table of Slurm stops before its end.")
+        raise ParseError("The table of Slurm is incomplete.")
     rows = [record.split(field_end(mark)) for record in records]
     for row in rows:
         # The newline of the previous row; above the head also the date of a long list.
@@ -290,7 +290,7 @@ def _delimited_table(text: str, mark: str) -> Table:
     # Heads contain no newline, so the first field that begins with a newline begins the first row.
     width = next((index for index, cell in enumerate(fields) if index and cell.startswith("\n")), len(fields))
     if not fields or len(fields) % width:
-        raise ParseError("The table of Slurm stops before its end.")
+        raise ParseError("The table of Slurm is incomplete.")
     rows = [fields[start : start + width] for start in range(0, len(fields), width)]
     for row in rows:
         row[0] = row[0].rpartition("\n")[2]

@@ -23,7 +23,7 @@ __all__ = [
     "repeated",
 ]
 
-OMIT_DEPENDENCY_HINT: Final = "job.resubmit(dependency=None) does not wait for it."
+OMIT_DEPENDENCY_HINT: Final = "Use job.resubmit(dependency=None) to submit the job without the dependency."
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
 _SAME = (
     "kind",
@@ -59,15 +59,18 @@ def check_repeatable(record: Mapping[str, object]) -> None:
     """
     if record["kind"] not in ("script", "python"):
         raise UsageError(
-            "Only a script or a Python cell is submitted again.",
-            hint="Ask for another allocation or session instead.",
+            "Only scripts and Python cells can be submitted again.",
+            hint="Request a new allocation, or launch a new session.",
         )
     if record.get("image"):
-        raise UsageError("An image is not made again from here.", hint="`%slurm image build … replace` makes it anew.")
+        raise UsageError(
+            "An image cannot be built again by resubmitting its job.", hint="Use `%slurm image build … replace`."
+        )
     if record.get("options") is None:
         raise JobError(
-            "An older version of jupyter_slurm submitted this job, and did not record what it takes to do that again.",
-            hint="job.script and job.source have the text.",
+            "An older version of jupyter_slurm submitted this job and did not record all that is needed "
+            "to submit it again.",
+            hint="Copy its text from job.script or job.source into a new cell.",
         )
 
 
@@ -145,7 +148,7 @@ def is_met(text: str, kind: str, job: JobEnd, hint: str) -> bool:
     if wanted is None or wanted == is_well:
         return True
     if kind == "aftercorr":
-        hint = "--array=… with the numbers of those that ended well waits for nothing."
+        hint = "Use --array=… with the numbers of the tasks that ended well."
         said = "so the tasks with the numbers of those that did not end well would never start"
         raise UsageError(f"{text}=: {job.title} ended as {job.state}, {said}.", hint=hint)
     raise UsageError(f"{text}=: {job.title} ended as {job.state}, so this job would never start.", hint=hint)
@@ -172,8 +175,8 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
     said, header = table.split(options).options, table.split(header_options(text)).options
     if any(option.name == HET for option in (*said, *header)):
         raise UsageError(
-            "The components of a heterogeneous job have options of their own: none of them can be changed by name.",
-            hint="job.resubmit() submits it as it was.",
+            "The components of a heterogeneous job have separate options, so no option can be changed by name.",
+            hint="Use job.resubmit() without options to submit the job as it was.",
         )
     names, added = set[str](), list[str]()
     for word, value in changes.items():
@@ -188,7 +191,7 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
             added.append(plain)
         elif any(option.name == name for option in header):
             raise UsageError(
-                f"{plain} stands in the text of the job (#SBATCH), and cannot be left out.",
+                f"{plain} is set in the text of the job (#SBATCH), so it cannot be left out.",
                 hint=f"Give it another value: {word}=…",
             )
     kept = [option for option in said if option.name not in names]

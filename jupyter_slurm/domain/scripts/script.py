@@ -52,7 +52,7 @@ def quote_argv(argv: Sequence[str]) -> str:
         A word contains a NUL byte, which a command line cannot contain.
     """
     if any("\0" in word for word in argv):
-        raise CellError("a NUL byte cannot be part of a command line", hint="Take it out.")
+        raise CellError("A command line cannot hold a NUL byte.", hint="Remove the NUL byte.")
     return shlex.join(argv)
 
 
@@ -72,22 +72,22 @@ def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
         The cell is neither, is empty, or is not acceptable to Slurm.
     """
     if not cell.strip():
-        raise CellError("the cell is empty", hint="Write a script that begins with #!/bin/bash, or Python.")
+        raise CellError("The cell is empty.", hint="Write a script that begins with #!/bin/bash, or Python.")
     if "\0" in cell:
         line = cell[: cell.index("\0")].count("\n") + 1
-        raise CellError(f"line {line} of the cell holds a NUL byte, which Slurm refuses", hint="Take it out.")
+        raise CellError(f"Line {line} of the cell holds a NUL byte, which Slurm refuses.", hint="Remove the NUL byte.")
     if _size(cell) > MAX_SCRIPT_BYTES:
-        raise CellError("the cell is longer than 4 MiB, which Slurm refuses", hint="Put its data into a file.")
+        raise CellError("The cell is longer than 4 MiB, which Slurm refuses.", hint="Put its data into a file.")
     if cell.startswith("#!"):
         if "\r\n" in cell:
             raise CellError(
-                "the script has Windows line ends (CR LF), which Slurm refuses", hint="Save it with Unix line ends."
+                "The script has Windows line ends (CR LF), which Slurm refuses.", hint="Save it with Unix line ends."
             )
         return "script"
     if _MISPLACED_SHEBANG.match(cell):
         raise CellError(
-            "the #! is not at the very beginning of the cell, so Slurm would not take it for a script",
-            hint="Delete what stands before it, blank lines included.",
+            "The #! is not at the beginning of the cell, so Slurm would not accept the cell as a script.",
+            hint="Delete everything before it, including blank lines.",
         )
     _check_python(cell, transform)
     return "python"
@@ -99,8 +99,8 @@ def _size(cell: str) -> int:
         return len(cell.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError as error:
         line = cell.count("\n", 0, error.start) + 1
-        text = f"line {line} of the cell holds half a character ({cell[error.start]!r}), which no file can hold"
-        raise CellError(text, hint="Take it out.", line=line) from None
+        text = f"Line {line} of the cell holds half a character ({cell[error.start]!r}), which a file cannot hold."
+        raise CellError(text, hint="Remove it.", line=line) from None
 
 
 def _check_python(cell: str, transform: Callable[[str], str]) -> None:
@@ -115,7 +115,7 @@ def _check_python(cell: str, transform: Callable[[str], str]) -> None:
         where = f" (line {number}: {shown[:80]!r})" if number else ""
         reason = getattr(error, "msg", None) or str(error)
         raise CellError(
-            f"the cell is neither a script nor Python: {reason}{where}", hint=_SHEBANG_HINT, line=number
+            f"The cell is neither a script nor Python: {reason}{where}.", hint=_SHEBANG_HINT, line=number
         ) from None
 
 
@@ -167,7 +167,7 @@ def _header_words(line: str, number: int) -> Iterator[str]:
         yield HET
     while rest and not _COMPONENT.match(rest):
         if rest.startswith(":"):
-            text = f"line {number} of the cell: sbatch stops at a word that begins with a colon: {rest.split()[0]!r}"
+            text = f"Line {number} of the cell: sbatch stops at a word that begins with a colon, {rest.split()[0]!r}."
             raise CellError(text, hint="Quote it, or put a backslash before it.", line=number)
         word, used = _read_header_word(rest, number)
         if not word:
@@ -198,7 +198,7 @@ def _read_header_word(text: str, number: int) -> tuple[str, int]:
             word.append(char)
         at += 1
     if quote:
-        text = f"line {number} of the cell: the quote {quote} in #SBATCH is not closed"
+        text = f"Line {number} of the cell: the quote {quote} in #SBATCH is not closed."
         raise CellError(text, hint="Close the quote.", line=number)
     return "".join(word), at
 
@@ -227,10 +227,10 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
     lines = ["#!/bin/bash" if environment else "#!/bin/sh", *header_lines(header)]
     if environment:
         lines.append(f"{{\n{environment}}} >&2")  # its output is not output of the cell
-    python, advice = quote_argv(argv[:1]), "say python=PATH with a Python that the node sees"
+    python, advice = quote_argv(argv[:1]), "Use python=PATH with a Python that the node sees"
     if otherwise:
         lines.append(f'python={python}; command -v "$python" >/dev/null 2>&1 || python={quote_argv([otherwise])}')
-        python, advice = '"$python"', "and it takes one to begin"
+        python, advice = '"$python"', "The job needs one to start"
     lines += [
         *_refusals(python, advice),
         f'exec {python} {quote_argv(argv[1:])} "$@"',
@@ -247,14 +247,14 @@ def _refusals(python: str, advice: str) -> list[str]:
     node, version = "${SLURMD_NODENAME:-$(uname -n)}", f"$({python} -ES {_VERSION} 2>/dev/null)"
     return [
         f"if ! command -v {python} >/dev/null 2>&1; then",
-        f"    printf '%s\\n' \"node {node} has no \"{python} '{advice}' >&2",
+        f"    printf '%s\\n' \"Node {node} has no \"{python} '{advice}' >&2",
         "    exit 127",
         "fi",
         f"case {version} in 2.* | 3.[0-7])",
         f"    printf '%s\\n' \"Python {version} of node {node} is too old for cells\" '{advice}, 3.8 or newer' >&2",
         "    exit 1 ;;",
         f"*[0-9].[0-9]*) ;; *) case $({python} {_VERSION}) in *[0-9].[0-9]*) ;; *)",
-        f"    printf '%s\\n' \"what node {node} has is no Python, or none that works: \"{python} '{advice}' >&2",
+        f"    printf '%s\\n' \"Node {node} has no working Python at \"{python} '{advice}' >&2",
         "    exit 1 ;;",
         "esac; esac",
     ]

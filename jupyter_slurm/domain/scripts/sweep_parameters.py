@@ -55,18 +55,18 @@ class Sweep:
         """Refuse names that are not valid for variables, tables that are too long, and tables without rows."""
         for name in self.names:
             if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
-                raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
+                raise UsageError(f"sweep=: {name!r} is not a valid parameter name.", hint=_EXAMPLE)
             if name in _PROTECTED_VARIABLES or name.startswith(("SLURM_", "SBATCH_")):
                 raise UsageError(
-                    f"sweep=: {name} would change how a script finds its commands or its job.",
+                    f"sweep=: the parameter {name} would change how a script finds its commands or its job.",
                     hint="Give the parameter another name.",
                 )
         if len(set(self.names)) < len(self.names):
-            raise UsageError("sweep=: a parameter is there twice.", hint="Give each parameter its values once.")
+            raise UsageError("sweep=: a parameter is given twice.", hint="Give each parameter its values once.")
         if any(len(literal) > _MAX_LITERAL_CHARACTERS for row in self.rows for literal in row):
             raise UsageError(
                 f"sweep=: a value is longer than {_MAX_LITERAL_CHARACTERS} characters.",
-                hint="Send it with in=, and let a parameter say which.",
+                hint="Send the long value with in=, and select it by a parameter.",
             )
         if not self.names or not self.rows:
             raise UsageError("sweep=: there are no values.", hint=_EXAMPLE)
@@ -96,9 +96,15 @@ class Sweep:
         count = math.prod(lengths.values())
         if zipped and len(set(lengths.values())) > 1:
             said = ", ".join(f"{length} of {name}" for name, length in lengths.items())
-            raise UsageError(f"zip takes as many values of each parameter; there are {said}.", hint=_EXAMPLE)
+            raise UsageError(
+                f"sweep= with `zip` needs the same number of values for each parameter, but there are {said}.",
+                hint=_EXAMPLE,
+            )
         if not zipped and count > MAX_SWEEP_TASKS:
-            raise UsageError(f"sweep= would be {count:,} tasks.", hint="`zip` takes the values side by side.")
+            raise UsageError(
+                f"sweep= would create {count:,} tasks, which are too many.",
+                hint="Use `zip` to combine the values side by side, or give fewer values.",
+            )
         lists = [values for _, values in columns]
         rows = zip(*lists, strict=True) if zipped else itertools.product(*lists)
         return cls(tuple(name for name, _ in columns), tuple(map(tuple, rows)))
@@ -121,7 +127,7 @@ class Sweep:
                 own = ", ".join(map(str, row))
                 raise UsageError(
                     f"sweep=: row {number} has the parameters {own}, row 0 has {', '.join(names)}.",
-                    hint="Give every row a value of each; None is one.",
+                    hint="Give every row a value for each parameter. None is a valid value.",
                 )
             values = {str(name): value for name, value in row.items()}
             table.append(tuple(to_literal(name, values[name]) for name in names))
@@ -149,7 +155,7 @@ class Sweep:
         if highest >= len(self.rows):
             raise UsageError(
                 f"--array={requested}: the sweep has no row {highest}.",
-                hint=f"Its rows are 0-{len(self.rows) - 1}; without --array all of them run.",
+                hint=f"Choose rows from 0-{len(self.rows) - 1}, or leave --array out to run all rows.",
             )
         return requested
 
@@ -163,7 +169,10 @@ class Sweep:
         """
         for name in self.names:
             if not _VARIABLE.fullmatch(name):
-                raise UsageError(f"sweep=: {name!r} cannot be an environment variable.", hint="Use ASCII letters.")
+                raise UsageError(
+                    f"sweep=: {name!r} is not a valid name of an environment variable.",
+                    hint="Use ASCII letters, digits and underscores.",
+                )
         lines = [f'case "${INDEX}" in']
         for task, row in enumerate(self.rows):
             values = {INDEX: str(task), **dict(zip(self.names, map(_as_variable, row), strict=True))}
@@ -209,8 +218,8 @@ def to_literal(name: str, value: Any) -> str:
         return literal
     raise UsageError(
         f"sweep=: {name} is a {type(value).__name__}, which cannot be a parameter.",
-        hint="Parameters are numbers, text, True, False, None, and lists, tuples and dicts of them. Send anything "
-        "else with in=, and let a parameter say which.",
+        hint="Use numbers, text, True, False, None, and lists, tuples and dicts of them. Send any other "
+        "object with in=, and select it by a parameter.",
     )
 
 
@@ -239,7 +248,7 @@ def _as_variable(literal: str) -> str:
     value = value_of(literal)
     text = value if isinstance(value, str) else literal
     if "\0" in text:
-        raise UsageError("sweep=: a value holds a NUL byte.", hint="Take it out.")
+        raise UsageError("sweep=: a value holds a NUL byte.", hint="Remove the NUL byte.")
     return text
 
 

@@ -38,7 +38,7 @@ def test_a_link_is_refused(make_settings: Callable[..., Settings], place: Path) 
 def test_an_open_folder_is_refused(make_settings: Callable[..., Settings], place: Path, mode: int) -> None:
     (place / "run").mkdir()
     (place / "run").chmod(mode)
-    with pytest.raises(AgentRefused, match="open to others") as caught:
+    with pytest.raises(AgentRefused, match="open to other users") as caught:
         discovery.place_to_start(make_settings())
     assert "chmod 700" in caught.value.hint
 
@@ -68,7 +68,7 @@ def test_a_folder_that_somebody_made_first_is_passed_over(place: Path, monkeypat
 
 
 def test_too_long_a_name_is_told(make_settings: Callable[..., Settings], place: Path) -> None:
-    with pytest.raises(AgentRefused, match="too long a name"):
+    with pytest.raises(AgentRefused, match="too long for a socket"):
         discovery.place_to_start(make_settings(runtime_dir=str(place / ("x" * 100))))
 
 

@@ -90,7 +90,7 @@ def test_a_failure_says_state_reason_log_and_next_step_and_travels() -> None:
     assert again.details["exit_code"] == 3
 
 
-LOOK = "The last lines of its output say why."
+LOOK = "See the last lines of its output."
 
 
 def test_the_last_lines_are_named_only_where_they_are_shown() -> None:

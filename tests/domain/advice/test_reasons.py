@@ -67,7 +67,7 @@ def test_the_table_has_no_reason_that_is_unknown_here() -> None:
         ("JobHeldUser", "held", "scontrol release 12_3"),
         ("PartitionTimeLimit", "longer than", "jobid=12_3 timelimit="),
         ("QOSMaxGRESPerUser", "GPUs", "ended"),
-        ("QOSMaxWallDurationPerJobLimit", "more running time for one job than the QOS allows", "Ask for less"),
+        ("QOSMaxWallDurationPerJobLimit", "more running time for one job than the QOS allows", "Request less"),
         ("AssocGrpCPUMinutesLimit", "no more time left", "shorter --time"),
         ("ReqNodeNotAvail, UnavailableNodes:dgx[01-02]", "(Nodes: dgx[01-02])", "without naming nodes"),
         ("ReqNodeNotAvail, May be reserved for other job", "not available", "reservation"),
@@ -77,10 +77,10 @@ def test_the_table_has_no_reason_that_is_unknown_here() -> None:
             "sinfo -R",
         ),
         ("Nodes_required_for_job_are_DOWN,_DRAINED".replace("_", " "), "down", "sinfo -R"),
-        ("JobArrayTaskLimit,Resources", "at once", "arraytaskthrottle"),
-        ("None,Dependency", "waits for other jobs", "ended as asked"),
+        ("JobArrayTaskLimit,Resources", "at a time", "arraytaskthrottle"),
+        ("None,Dependency", "waits for other jobs", "ended as requested"),
         ("launch failed requeued held", "held", "scontrol release 12_3"),
-        ("BeginTime", "requeue", "by itself"),
+        ("BeginTime", "requeue", "automatically"),
     ],
 )
 def test_particular_reasons(reason: str, words: str, step: str) -> None:
@@ -102,7 +102,10 @@ def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
 def test_a_limit_of_gpus_that_may_be_none_is_told_as_one_of_two() -> None:
     words, step = explain("QOSMaxGRESPerUser", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"), "90G")
     assert "limit of the QOS for GPUs or other generic resources for one user is reached, or it waits" in words
-    assert "(this one asks for 10000M): cancel it and ask for what it needs with --mem=…, for example --mem=90G" in step
+    assert (
+        "(this job requests 10000M): cancel it, and request the memory that it needs with --mem, for example --mem=90G"
+        in step
+    )
     for sure in ("QOSMaxGRESPerJob", "AssocGrpGRES", "QOSMaxCpuPerUserLimit"):
         assert "--mem" not in " ".join(explain(sure, job()))
 
@@ -134,14 +137,14 @@ def test_an_unknown_reason_is_kept(reason: str) -> None:
         (
             job("FAILED", exit_code=0, signal=53, stdout="/x/y.out"),
             "could not be opened (/x/y.out)",
-            "Create the folder",
+            "Create the directory",
         ),
         (job("FAILED", exit_code=0, signal=64), "signal 64", "output"),
         (job("FAILED"), "failed", "output"),
         (job("CANCELLED by 1000"), "user 1000", ""),
         (job("CANCELLED"), "cancelled", ""),
         (job("REVOKED"), "federation", "squeue"),
-        (job("COMPLETED"), "ended well", ""),
+        (job("COMPLETED"), "has completed", ""),
     ],
 )
 def test_ends(record: JobRecord, words: str, step: str) -> None:

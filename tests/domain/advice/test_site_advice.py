@@ -36,7 +36,7 @@ SKYNET = {"cpus_per_gpu": {"default": 7, "a40": 15}}
 )
 def test_more_cpus_a_gpu_than_the_site_advises_are_told(chosen: dict[str, str | None], each: str | None) -> None:
     told = advised(SKYNET, Request(chosen))
-    assert [text.partition(" CPUs a GPU")[0] for text in told] == ([f"That is {each}"] if each else [])
+    assert [text.partition(" CPUs per GPU")[0] for text in told] == ([f"These are {each}"] if each else [])
     assert all("at most" in text and "15 for a40" in text for text in told)
 
 

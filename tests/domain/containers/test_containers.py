@@ -39,7 +39,7 @@ def test_names_of_registries_are_taken(name):
      "docker://a", "a\0", "-/a", "a:--privileged"],
 )  # fmt: skip
 def test_what_is_no_name_of_an_image_is_refused(name):
-    with pytest.raises(UsageError, match="is no name of an image"):
+    with pytest.raises(UsageError, match="is not a valid image name"):
         reference(f"docker://{name}")
 
 
@@ -61,16 +61,16 @@ def test_paths_and_names_have_runtimes_of_their_own():
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"runtime": "docker"}, "there is no image"),
-        ({"bind": ["/a"]}, "there is no image"),
+        ({"runtime": "docker"}, "no image is given"),
+        ({"bind": ["/a"]}, "no image is given"),
         ({"image": "ubuntu", "venv": "/a"}, "two environments"),
-        ({"image": "Ubuntu"}, "is no name of an image"),
-        ({"image": "/a.sif", "runtime": "docker"}, "docker does not run"),
-        ({"image": "ubuntu", "bind": ["--privileged"]}, "no folder for a container"),
-        ({"image": "ubuntu", "bind": ["a:/b"]}, "no folder for a container"),
-        ({"image": "ubuntu", "bind": ["/a:b"]}, "no folder for a container"),
-        ({"image": "ubuntu", "bind": ["/a:/b:rx"]}, "no folder for a container"),
-        ({"image": "ubuntu", "bind": ["/a:/b:ro:x"]}, "no folder for a container"),
+        ({"image": "Ubuntu"}, "is not a valid image name"),
+        ({"image": "/a.sif", "runtime": "docker"}, "docker cannot run"),
+        ({"image": "ubuntu", "bind": ["--privileged"]}, "not a valid directory for a container"),
+        ({"image": "ubuntu", "bind": ["a:/b"]}, "not a valid directory for a container"),
+        ({"image": "ubuntu", "bind": ["/a:b"]}, "not a valid directory for a container"),
+        ({"image": "ubuntu", "bind": ["/a:/b:rx"]}, "not a valid directory for a container"),
+        ({"image": "ubuntu", "bind": ["/a:/b:ro:x"]}, "not a valid directory for a container"),
         ({"image": "ubuntu", "bind": ["/a:/"]}, "would hide"),
         ({"image": "ubuntu", "bind": ["/proc"]}, "would hide"),
     ],

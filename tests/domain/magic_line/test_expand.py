@@ -24,7 +24,7 @@ class Job:
         return self.id
 
     def cancel(self) -> str:
-        raise AssertionError("nothing is called")
+        raise AssertionError("functions are not called")
 
 
 VALUES: dict[str, Any] = {
@@ -159,7 +159,7 @@ NUMBERS = {"n": 3, "runs": [1, 2], "i": 0, "name": "x"}
     ],
 )
 def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
-    with pytest.raises(UsageError, match="names are replaced, expressions are not") as caught:
+    with pytest.raises(UsageError, match="only names are replaced, not expressions") as caught:
         tokenize(line, lambda name: NUMBERS.get(name, MISSING))
     start, end = caught.value.details["span"]
     # In a word that a blank ends, only the braces are a reference.
@@ -173,8 +173,8 @@ def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
         ("{job.nothing}", "Python has no such value"),
         ("{runs[7]}", "Python has no such value"),
         ("{n[0]}", "Python has no such value"),
-        ("{job.cancel}", "nothing is called"),
-        ("{math.sqrt}", "nothing is called"),
+        ("{job.cancel}", "functions are not called"),
+        ("{math.sqrt}", "functions are not called"),
     ],
 )
 def test_what_leads_nowhere_is_refused_at_once(part: str, why: str) -> None:

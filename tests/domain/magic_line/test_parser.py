@@ -124,19 +124,29 @@ def test_cell_lines(line: str, options: list[str], words: dict[str, str | None],
 @pytest.mark.parametrize(
     ("line", "where", "message", "hint"),
     [
-        ("-p x wiat", "wiat", "'wiat' is neither an option of Slurm nor a word of ours", "Did you mean wait?"),
-        ("ass=job", "ass=job", "'ass=job' is neither an option of Slurm nor a word of ours", "Did you mean as?"),
-        ("hello", "hello", None, "Our words: as, in, show, wait. Arguments come after --."),
-        ("-n 1 as", "as", "as needs a value", "Say as=…, without blanks around the =."),
-        ("as= x", "as=", "as needs a value", None),
-        ("wait=1", "wait=1", "wait takes no value", "Say just wait."),
-        ("wait -n1 wait", "wait", "wait is there twice", "Say it once."),
+        (
+            "-p x wiat",
+            "wiat",
+            "'wiat' is neither an option of Slurm nor a keyword of jupyter_slurm.",
+            "Did you mean wait?",
+        ),
+        (
+            "ass=job",
+            "ass=job",
+            "'ass=job' is neither an option of Slurm nor a keyword of jupyter_slurm.",
+            "Did you mean as?",
+        ),
+        ("hello", "hello", None, "The keywords are as, in, show, wait. Write arguments after --."),
+        ("-n 1 as", "as", "The keyword as needs a value.", "Write as=VALUE without spaces."),
+        ("as= x", "as=", "The keyword as needs a value.", None),
+        ("wait=1", "wait=1", "The keyword wait takes no value.", "Write only wait."),
+        ("wait -n1 wait", "wait", "The keyword wait is given twice.", "Give it once."),
         ("''", "''", None, None),
         ("-", "-", None, None),
         ("--gpu-per-node 1", "--gpu-per-node", None, "Did you mean --gpus-per-node?"),
-        ("wait --gpus", "--gpus", "--gpus needs a value", "Write --gpus=VALUE."),
-        ("wait '--hold=1' -n1", "'--hold=1'", "--hold takes no value", None),
-        ("-- a :", ":", "sbatch drops an argument that is nothing but a colon", None),
+        ("wait --gpus", "--gpus", "--gpus needs a value.", "Write --gpus=VALUE."),
+        ("wait '--hold=1' -n1", "'--hold=1'", "--hold takes no value.", None),
+        ("-- a :", ":", "sbatch drops an argument that is only a colon.", None),
     ],
 )
 def test_cell_lines_that_are_refused(line: str, where: str, message: str | None, hint: str | None) -> None:
@@ -152,7 +162,7 @@ def test_a_word_that_may_have_a_value_is_said_with_and_without_it() -> None:
     for line in ("kernel kernel=far", "kernel=far kernel", "kernel=far"):
         assert parse_cell_line(line, SBATCH, words).keywords == {"kernel": "far"}
     for line in ("kernel kernel", "kernel=far kernel=near", "kernel kernel=far kernel=far"):
-        with pytest.raises(UsageError, match="kernel is there twice"):
+        with pytest.raises(UsageError, match="kernel is given twice"):
             parse_cell_line(line, SBATCH, words)
     with pytest.raises(UsageError, match="kernel needs a value"):
         parse_cell_line("kernel kernel=", SBATCH, words)
@@ -346,7 +356,7 @@ def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -
     with pytest.raises(UsageError) as caught:
         parse_cell_line(line, SBATCH, WORDS, lookup({"v": value}))
     assert "--nice=" in caught.value.hint
-    with pytest.raises(UsageError, match="word of ours") as caught:
+    with pytest.raises(UsageError, match="keyword of jupyter_slurm") as caught:
         parse_cell_line("--nice wiat", SBATCH, WORDS)
     assert "wait" in caught.value.hint
     parsed = parse_cell_line("--nice wait --nice={v}", SBATCH, WORDS, lookup({"v": -1}))

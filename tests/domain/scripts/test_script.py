@@ -62,20 +62,20 @@ def test_a_cell_of_ipython_is_python_once_it_is_transformed(cell: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "message", "hint"),
     [
-        ("", "the cell is empty", "Write a script that begins with #!/bin/bash, or Python."),
-        (" \n\t\n", "the cell is empty", None),
+        ("", "The cell is empty.", "Write a script that begins with #!/bin/bash, or Python."),
+        (" \n\t\n", "The cell is empty.", None),
         ("echo hello\n", "(line 1: 'echo hello')", "Add #!/bin/bash as its first line if it is a shell script."),
         ("module load cuda\npython train.py", "neither a script nor Python", None),
         ("x = 1\ndef f(:\n    pass", "(line 2: 'def f(:')", None),
         ("x = 1\nreturn x", "'return' outside function (line 2: 'return x')", None),
         ("for i in y:\nprint(i)", "expected an indented block", None),
-        ("\n#!/bin/bash\nhostname", "the #! is not at the very beginning", "blank lines included"),
-        ("  #!/bin/bash\nhostname", "the #! is not at the very beginning", None),
-        ("\ufeff#!/bin/bash\nhostname", "the #! is not at the very beginning", None),
+        ("\n#!/bin/bash\nhostname", "The #! is not at the beginning", "including blank lines"),
+        ("  #!/bin/bash\nhostname", "The #! is not at the beginning", None),
+        ("\ufeff#!/bin/bash\nhostname", "The #! is not at the beginning", None),
         ("#!/bin/bash\r\nhostname\r\n", "Windows line ends (CR LF)", "Save it with Unix line ends."),
-        ("#!/bin/bash\nprintf '\0'", "line 2 of the cell holds a NUL byte", None),
-        ("x = '\0'", "line 1 of the cell holds a NUL byte", None),
-        ("x = 1\ny = '\ud800'", "line 2 of the cell holds half a character", None),
+        ("#!/bin/bash\nprintf '\0'", "Line 2 of the cell holds a NUL byte", None),
+        ("x = '\0'", "Line 1 of the cell holds a NUL byte", None),
+        ("x = 1\ny = '\ud800'", "Line 2 of the cell holds half a character", None),
         ("(" * 300, "neither a script nor Python", None),
         ("#!/bin/sh\n" + "x" * MAX_SCRIPT_BYTES, "longer than 4 MiB", None),
         ("é" * (MAX_SCRIPT_BYTES // 2) + " = 1", "longer than 4 MiB", None),
@@ -191,7 +191,7 @@ def test_a_node_without_the_interpreter_says_so(python: str, tmp_path: Path) -> 
         env={**os.environ, "SLURMD_NODENAME": "dgx01"},
     )
     assert done.returncode == 127
-    assert done.stderr == f"node dgx01 has no {python}\nsay python=PATH with a Python that the node sees\n"
+    assert done.stderr == f"Node dgx01 has no {python}\nUse python=PATH with a Python that the node sees\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -200,9 +200,7 @@ def test_what_is_no_python_does_not_end_well(python: str) -> None:
     script = job_script([python, "-u", "x"])
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.search(
-        rf"^what node \S+ has is no Python, or none that works: {python}\nsay python=PATH", done.stderr, re.M
-    )
+    assert re.search(rf"^Node \S+ has no working Python at {python}\nUse python=PATH", done.stderr, re.M)
 
 
 def test_a_python_that_needs_its_variables_is_one(tmp_path: Path) -> None:
@@ -231,4 +229,4 @@ def test_a_python_that_is_too_old_is_said_in_words(python: Path | None, otherwis
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.match(r"Python 3\.[67] of node \S+ is too old for cells\n.*, 3\.8 or newer\n$", done.stderr), done.stderr
-    assert otherwise or "say python=PATH" in done.stderr
+    assert otherwise or "Use python=PATH" in done.stderr

@@ -184,7 +184,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("kernel=nosuch",): "has no kernel nosuch; it has ",
         ("dir=/no/such",): "has no folder /no/such. Choose another folder with dir=FOLDER.",
         ("image=/nosuch.sif",): "/nosuch.sif",
-        ("python=/nosuch/python",): "has no /nosuch/python. say python=PATH with a Python that the node sees.",
+        ("python=/nosuch/python",): "has no /nosuch/python. Use python=PATH with a Python that the node sees.",
     }
     kernels = {words: node_kernel(*words) for words in asked}
     cells = {words: kernel.begin("1") for words, kernel in kernels.items()}

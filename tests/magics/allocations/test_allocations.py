@@ -163,7 +163,7 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     asked_for = "[job.key for job in jupyter_slurm.jobs() if isinstance(job, jupyter_slurm.Allocation)]"
     before = kernel.value(asked_for)
     ran = kernel.run("%srun -p arandu --pty true")
-    assert "there is no terminal under a cell" in ran.traceback
+    assert "a cell has no terminal" in ran.traceback
     assert kernel.value(asked_for) == before  # no allocation was requested
     kernel.ok(
         "from jupyter_slurm.magics import srun as steps\nreal = steps.start_step\n"

@@ -142,10 +142,10 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
         "sweep=a:1,2 out=b,a": "a is a parameter of the sweep",
         "sweep=a:1,2 in=grid,a": "a is another one in each task",
         "--array=0-1 in=task_index": "task_index is another one in each task",
-        "zip": "has no effect without sweep=",
-        "sweep=grid zip": "as many values of each parameter",
+        "zip": "zip belongs to a sweep",
+        "sweep=grid zip": "the same number of values for each parameter",
         "sweep=a:1,2 --array=0-2": "the sweep has no row 2",
-        "sweep=a:1,2 --array=x": "Not a list of array tasks",
+        "sweep=a:1,2 --array=x": "is not a list of array tasks",
     }
     for words, said in cases.items():
         assert said in kernel.run(f"%%sbatch {words}\n1").traceback, words

@@ -19,12 +19,12 @@ pytestmark = [
 def test_a_cell_that_takes_too_much_memory_says_so_and_what_to_ask_for(kernel: Any) -> None:
     ran = kernel.run("%%sbatch -p devwork --mem=150M wait as=big\nprint('so far')\nmuch = bytearray(600 << 20)")
     assert ran.error == "JobFailed"
-    for said in ("OUT_OF_MEMORY", "used more memory than it had asked for", "--mem=", "oom-kill event"):
+    for said in ("OUT_OF_MEMORY", "used more memory than it requested", "--mem=", "oom-kill event"):
         assert said in ran.traceback, ran.traceback
     shown = kernel.text(ran.display)
     assert "OUT_OF_MEMORY" in shown
     assert "so far" in shown
-    assert "Ask for more: --mem=" in shown
+    assert "Request more memory: --mem=" in shown
 
 
 @pytest.mark.slow

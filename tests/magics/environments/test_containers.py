@@ -222,7 +222,7 @@ def test_cells_and_scripts_with_resume_are_told_in_their_containers(
     ("line", "said"),
     [
         ("env=docker://Ubuntu", "docker://ubuntu"),
-        ("'env=docker://a --privileged'", "is no name of an image"),
+        ("'env=docker://a --privileged'", "is not a valid image name"),
         ("env=/no/such.sif", " has no /no/such.sif"),
         ("env=boxes", "Did you mean box?"),
         ("env=box launcher=mpi -n 2", "does not work with a container image"),

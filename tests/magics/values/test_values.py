@@ -169,7 +169,7 @@ def test_a_folder_travels_with_a_cell_and_what_is_new_comes_back_before_its_wait
     where = kernel.value("staged.data['stage']['folders'][0]['dest']")
     assert kernel.value("staged.data['work_dir']") == where
     (home / "project" / "read").write_text("later\n")
-    assert "no way to synchronise" in kernel.run("%%sbatch stage=project sync=all\n1").traceback
+    assert "not a way to synchronise" in kernel.run("%%sbatch stage=project sync=all\n1").traceback
     assert "cannot be staged" in kernel.run("%%sbatch stage=nowhere\n1").traceback
     assert "Add stage=DIR" in kernel.run("%%sbatch sync=delete\n1").traceback
     again = kernel.ok("same = staged.resubmit(); same.wait(); print(same.data['stage']['state'], same.stdout)")

@@ -140,7 +140,7 @@ async def test_a_step_that_waits_for_another_says_so(bench: Bench, marks: Callab
     second = await bench.start(job, "echo", "ran", options=alone)
     waits = await bench.desk.until(second["key"], lambda step: step["reason"])
     assert (waits["state"], waits["reason"]) == ("PENDING", "Requested nodes are busy")
-    assert "Other steps have the CPUs" in waits["reason_text"]
+    assert "Other steps seem to use the CPUs" in waits["reason_text"]
     assert "--overlap" in waits["next_step"]
     refused, _, _ = await bench.ran(job, "true", options=(*alone, "--immediate=1"))
     assert (refused["state"], refused["error"]["detail"]) == ("FAILED", "Slurm did not start the step.")

@@ -40,7 +40,7 @@ async def test_a_python_that_the_node_does_not_see_is_told_before_and_after(far,
         job = await desk.finished(job["key"])
         assert (job["state"], job["exit_code"]) == ("FAILED", 127)
         assert await desk.text(job["key"], "stderr") == (
-            f"node far1 has no {python}\nsay python=PATH with a Python that the node sees\n"
+            f"Node far1 has no {python}\nUse python=PATH with a Python that the node sees\n"
         )
         job = await desk.finished((await desk.submit("print(1)", python="/usr/bin/python3"))["key"])
         assert (job["state"], job["warnings"]) == ("COMPLETED", [])

@@ -25,13 +25,13 @@ ENDS = {
     "/etc/passwd": ("FAILED", 126, None, "could not be run", "chmod +x"),
     "sh -c 'kill -9 $$'": ("FAILED", 137, None, "A program of the job was ended by SIGKILL", "memory limit"),
     "kill -9 $$": ("FAILED", None, 9, "The job was ended by SIGKILL", "memory limit"),
-    "kill -11 $$": ("FAILED", None, 11, "The job was ended by SIGSEGV", "a fault in it"),
-    "kill -15 $$": ("FAILED", None, 15, "The job was ended by SIGTERM", "on purpose"),
+    "kill -11 $$": ("FAILED", None, 11, "The job was ended by SIGSEGV", "an error in the program"),
+    "kill -15 $$": ("FAILED", None, 15, "The job was ended by SIGTERM", "scancel, preemption"),
 }
 WAITS = {
     # options: reason, explanation, next step
     "--hold": ("JobHeldUser", "It is held.", "scontrol release {id}"),
-    "--begin=now+1hour": ("BeginTime", "earliest start time", "by itself"),
+    "--begin=now+1hour": ("BeginTime", "earliest start time", "automatically"),
     "-L solver:1": ("Licenses", "waits for a licence", "scontrol show licenses"),
     "--qos=one": ("QOSMaxJobsPerUserLimit", "The limit of the QOS for jobs for one user is reached.", "have ended"),
     "-p short -t 30": (
@@ -40,9 +40,13 @@ WAITS = {
         "scontrol update jobid={id} timelimit=",
     ),
     "-w c4aiscw2": ("ReqNodeNotAvail", "(Nodes: c4aiscw2)", "without naming nodes"),
-    "--reservation=later": ("Reservation", "waits for its reservation", "by itself"),
+    "--reservation=later": ("Reservation", "waits for its reservation", "automatically"),
     "-w c4aiscw1 --exclusive": ("Resources", "It is the next to start", "may wait for memory"),
-    "-w c4aiscw1 --exclusive --nice=1000": ("Nodes required for job", "down, drained or reserved", "sinfo -R says why"),
+    "-w c4aiscw1 --exclusive --nice=1000": (
+        "Nodes required for job",
+        "down, drained or reserved",
+        "sinfo -R shows why",
+    ),
 }
 BEFORE = ("-L solver:1", "--qos=one", "--array=0-1%1")
 
@@ -90,7 +94,7 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     assert (ended["state"], ended["exit_code"]) == ("PREEMPTED", None)
     assert is_said(ended, "A job of higher priority took the nodes.", "with `resume`")
     ended = await desk.finished(blind["key"])
-    assert is_said(ended, "output file could not be opened", "Create the folder of --output"), ended
+    assert is_said(ended, "output file could not be opened", "Create the directory of --output"), ended
     ended = await desk.finished(cancelled["key"])
     assert (ended["reason_text"], ended["exit_code"]) == ("The job was cancelled.", None)
     ended = await desk.finished(late["key"])
@@ -113,9 +117,9 @@ async def test_every_reason_to_wait_has_words_and_a_next_step(desk, cluster):
             told = await desk.until(waiting[options]["key"], lambda job, reason=reason: reason in job["reason"])
             assert is_said(told, words, step), told
         told = await desk.until(admin["key"], lambda job: job["reason"] == "JobHeldAdmin")
-        assert is_said(told, "An administrator holds it.", "only they can release it")
+        assert is_said(told, "An administrator has held it.", "who alone can release it")
         task = await desk.job(f"{before[-1]['id']}_1")
-        assert is_said(task, "as you allowed at once", "arraytaskthrottle"), task
+        assert is_said(task, "that you allowed at a time", "arraytaskthrottle"), task
     finally:
         cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume")
         cluster.run("scontrol", "delete", "reservation=later", check=False)

@@ -33,12 +33,12 @@ SCRIPT = "#!/bin/sh\nexit 0\n"
 # Options, and the warning; empty: no warning.
 SAID = [
     (["-p", "arndu"], "There is no partition arndu. Did you mean arandu?"),
-    (["-A", "c4a"], "You have no account c4a here. Did you mean c4ai?"),
+    (["-A", "c4a"], "You have no account c4a on this cluster. Did you mean c4ai?"),
     (["-q", "urgnt"], "There is no QOS urgnt. Did you mean urgent?"),
-    (["-p", "arandu", "-q", "urgent"], "Partition arandu takes no jobs of the QOS urgent, only of: normal."),
-    (["-p", "others"], "Partition others takes no jobs of the account c4ai, only of: physics."),
-    (["-p", "closed"], "Partition closed is DRAIN: it takes no new jobs."),
-    (["-p", "elsewhere"], "takes jobs that are submitted on login[1-2] only, and this is "),
+    (["-p", "arandu", "-q", "urgent"], "Partition arandu accepts no jobs of the QOS urgent, only of: normal."),
+    (["-p", "others"], "Partition others accepts no jobs of the account c4ai, only of: physics."),
+    (["-p", "closed"], "Partition closed is DRAIN. It accepts no new jobs."),
+    (["-p", "elsewhere"], "accepts only jobs that are submitted on login[1-2], but this host is "),
     (["-p", "arandu", "-t", "3:00:00"], "--time=3:00:00 is more than partition arandu allows (02:00:00)."),
     (["-t", "30-0"], "--time=30-0 is more than partition devwork allows (7-00:00:00). At most: --time=7-00:00:00."),
     (["-q", "urgent", "-t", "2:00:00"], "--time=2:00:00 is more than the QOS urgent allows (01:00:00)."),
@@ -260,11 +260,11 @@ def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
     assert said("MaxMemPerNode=1024", {"mem": "2G", "clusters": "there"}, ClusterName="here") == []
     assert said("MaxMemPerNode=1024", {"mem": "2G", "clusters": "HERE"}, ClusterName="here") == [f"{at_most} 1G."]
     assert said("", {"clusters": "here,thre"}) == ["There is no cluster thre. Did you mean there?"]
-    denied = ["Partition p takes no jobs of the account us."]
+    denied = ["Partition p accepts no jobs of the account us."]
     for version in ("22.05.8", "24.11.5"):
         assert said("DenyAccounts=us,them AllowAccounts=ALL", {}, SLURM_VERSION=version) == denied
     only = "AllowAccounts=them"
-    assert said(only, {}, SLURM_VERSION="22.05.8") == ["Partition p takes no jobs of the account us, only of: them."]
+    assert said(only, {}, SLURM_VERSION="22.05.8") == ["Partition p accepts no jobs of the account us, only of: them."]
     assert said(only, {}, SLURM_VERSION="24.11.5") == [], "us may be below them"
     for above, expected in (("them", []), ("others", said(only, {}, SLURM_VERSION="22.05.8"))):
         tree.update({"us": above, "them": "root", "others": "root", "root": ""})

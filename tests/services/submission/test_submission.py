@@ -70,7 +70,7 @@ async def test_missing_python_is_told_by_the_job(desk):
     assert "/no/such/python" in await desk.text(job["key"], "stderr")
     ended = await desk.finished(none["key"])
     assert (ended["state"], ended["exit_code"], await desk.text(none["key"])) == ("FAILED", 1, "")
-    assert "is no Python, or none that works: /bin/ls\nsay python=PATH" in await desk.text(none["key"], "stderr")
+    assert "has no working Python at /bin/ls\nUse python=PATH" in await desk.text(none["key"], "stderr")
 
 
 async def test_the_limit_that_was_asked_for_is_known_at_once(desk):
