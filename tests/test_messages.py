@@ -15,8 +15,8 @@ from jupyter_slurm import errors
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
 # Packages and modules whose messages follow the rules, and those that are still to be reworded.
-COVERED = ("agent", "domain", "errors.py", "services", "sites", "transport")
-NOT_COVERED = ("cli", "client", "embedded", "kernels", "magics", "runner", "server", "widgets")
+COVERED = ("agent", "domain", "embedded", "errors.py", "services", "sites", "transport")
+NOT_COVERED = ("cli", "client", "kernels", "magics", "runner", "server", "widgets")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
@@ -28,7 +28,7 @@ _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
 _OPENING = re.compile(
     r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |(?:launcher|stage|sweep|sync)="
 )
-_ENDING = re.compile(r"[.?…][)'\"`]*(?: ?\{\})?$|:\s?(?:\{\})+$")
+_ENDING = re.compile(r"[.?…][)'\"`]*(?:\s?\{\})?$|:\s?(?:\{\})+$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 
 

@@ -41,7 +41,10 @@ def create_database(daemons: Daemons) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise EmbeddedError(f"mariadb-install-db failed.\n{(done.stdout + done.stderr)[-2000:]}")
+        raise EmbeddedError(
+            f"The program mariadb-install-db failed.\n{(done.stdout + done.stderr)[-2000:]}",
+            hint="See the output above. Choose a directory on a local disk with --dir.",
+        )
 
 
 def start_database(daemons: Daemons, wait: Wait) -> None:
@@ -91,7 +94,12 @@ def _sacctmgr(daemons: Daemons, *argv: str) -> None:
     done = daemons.run_command("sacctmgr", "--immediate", "--quiet", *argv)
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
-        raise EmbeddedError(f"sacctmgr refused {' '.join(argv)!r}: {said}", argv=list(argv), stderr=done.stderr)
+        raise EmbeddedError(
+            f"sacctmgr refused {' '.join(argv)!r}: {said}",
+            hint="Correct the accounts and users in the description of the cluster.",
+            argv=list(argv),
+            stderr=done.stderr,
+        )
 
 
 def first_commands(description: Description) -> Iterator[list[str]]:
@@ -156,7 +164,10 @@ def _parents_first(accounts: tuple[Account, ...]) -> Iterator[Account]:
     while waiting:
         ready = [account for account in waiting if account.parent in done]
         if not ready:
-            raise EmbeddedError(f"accounts.parent: {waiting[0].name} is its own ancestor.")
+            raise EmbeddedError(
+                f"accounts.parent: the account {waiting[0].name} is its own ancestor.",
+                hint="Correct `parent` in the description of the cluster.",
+            )
         yield from ready
         done.update(account.name for account in ready)
         waiting = [account for account in waiting if account not in ready]

@@ -102,7 +102,10 @@ class EmbeddedCluster(ClusterControl):
         """
         self.installation.check(accounting=self.description.accounting)
         if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
-            raise EmbeddedError("nodes.hidden: only root can keep a directory from a node.")
+            raise EmbeddedError(
+                "nodes.hidden: only root can hide a directory from a node.",
+                hint="Run the command as root, or remove `hidden` from the description.",
+            )
         if timeout is None:
             timeout = READY_TIMEOUT_WITH_ACCOUNTING_S if self.description.accounting else READY_TIMEOUT_S
         try:
@@ -110,8 +113,8 @@ class EmbeddedCluster(ClusterControl):
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             raise EmbeddedError(
-                f"A cluster cannot live in {self.directory}: {error.strerror or error}{where}.",
-                hint="Choose a directory with --dir that can be made: it is private to the cluster, on a local disk.",
+                f"A cluster cannot be created in {self.directory}: {error.strerror or error}{where}.",
+                hint="Choose a directory on a local disk that can be created: --dir DIR.",
             ) from error
 
     def _start_alone(self, deadline: float, until: int | None) -> None:
@@ -146,20 +149,20 @@ class EmbeddedCluster(ClusterControl):
             self._clear(keep_directory=True)
         elif strangers := self._strangers():
             raise EmbeddedError(
-                f"{self.directory} holds files that are not a cluster's: {', '.join(strangers[:3])}.",
-                hint="Choose a directory that is empty or does not exist.",
+                f"{self.directory} holds files that do not belong to a cluster: {', '.join(strangers[:3])}.",
+                hint="Choose a directory that is empty or does not exist: --dir DIR.",
             )
 
     def _in_use(self) -> EmbeddedError:
         missing = self.status().missing
         if missing:
             return EmbeddedError(
-                f"The cluster in {self.directory} runs only in part: there is no {', '.join(missing)}.",
-                hint=f"End it first: jupyter slurm embedded stop --dir {shlex.quote(str(self.directory))}",
+                f"The cluster in {self.directory} is only partly running: {', '.join(missing)} is missing.",
+                hint=f"Stop it first: `jupyter slurm embedded stop --dir {shlex.quote(str(self.directory))}`.",
             )
         return EmbeddedError(
-            f"A cluster is running in {self.directory} already.",
-            hint=f"Use it with: export SLURM_CONF={shlex.quote(str(self.slurm_conf))}",
+            f"A cluster is already running in {self.directory}.",
+            hint=f"Use it with `export SLURM_CONF={shlex.quote(str(self.slurm_conf))}`.",
         )
 
     def _strangers(self) -> list[str]:
@@ -226,9 +229,9 @@ class EmbeddedCluster(ClusterControl):
         if without_cgroups:
             notes.append(f"CPU masks and memory limits of jobs are not enforced: {without_cgroups}.")
         if os.geteuid() != 0:
-            notes.append(f"Only {Machine.user_name()} can run jobs here; start it as root for several users.")
+            notes.append(f"Only {Machine.user_name()} can run jobs. Start the cluster as root for several users.")
         elif closed := check_reachable(self.directory):
-            notes.append(f"Only root can run jobs here: {closed}.")
+            notes.append(f"Only root can run jobs: {closed}.")
         return tuple(notes)
 
     def _write_configuration(self, ports: Ports, machine: Machine) -> None:
@@ -254,7 +257,10 @@ class EmbeddedCluster(ClusterControl):
             daemons.check_alive(*roles)
             if time.monotonic() > deadline:
                 late = [f"{name} {state}" for name, state in states.items() if state != "idle"]
-                raise EmbeddedError(f"Not all nodes were ready in time: {', '.join(late) or 'no answer'}.")
+                raise EmbeddedError(
+                    f"Not all nodes were ready in time: {', '.join(late) or 'no answer'}.",
+                    hint="Try again, or describe fewer nodes: the computer may be too slow.",
+                )
             time.sleep(0.05)
             states = daemons.node_states()
 
@@ -263,7 +269,10 @@ class EmbeddedCluster(ClusterControl):
         state = State.load(self.layout)
         if state is not None:
             if left := kill_all(lambda: self.processes(state)):
-                raise EmbeddedError(f"Processes that do not end: {', '.join(str(p.pid) for p in left)}.")
+                raise EmbeddedError(
+                    f"These processes do not end: {', '.join(str(p.pid) for p in left)}.",
+                    hint="End them with `kill -9 PID`.",
+                )
             if state.cgroup_plugin and not state.stale:
                 CgroupTree(state.mark).remove()
         for path in self.directory.iterdir():

@@ -99,7 +99,9 @@ class ClusterControl:
         """Return the recorded state. Raises EmbeddedError if there is no cluster."""
         state = State.load(self.layout)
         if state is None:
-            raise EmbeddedError(f"There is no cluster in {self.directory}.", hint="Start it first.")
+            raise EmbeddedError(
+                f"There is no cluster in {self.directory}.", hint="Start one with `jupyter slurm embedded start`."
+            )
         return state
 
     @property
@@ -202,7 +204,8 @@ class ClusterControl:
         )
         if check and done.returncode != 0:
             raise CommandError(
-                f"{argv[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}",
+                f"{argv[0]} ended with exit code {done.returncode}: {(done.stderr or done.stdout).strip()}",
+                hint="See the message of the command.",
                 argv=list(argv),
                 exit_code=done.returncode,
                 stderr=done.stderr,
@@ -269,7 +272,9 @@ class ClusterControl:
 
     def _node_role(self, name: str) -> str:
         if name not in self.state.nodes:
-            raise EmbeddedError(f"{name} is not a node of {self.state.name}.")
+            raise EmbeddedError(
+                f"{name} is not a node of the cluster {self.state.name}.", hint="List its nodes with `sinfo -N`."
+            )
         return f"slurmd/{name}"
 
     def _processes(self, role: str) -> list[Process]:

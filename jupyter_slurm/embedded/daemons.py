@@ -157,7 +157,10 @@ class Daemons:
             while not condition():
                 self.check_alive(role)
                 if time.monotonic() > deadline:
-                    raise EmbeddedError(f"{failure} in time.\n{self.log_tail(role)}".rstrip())
+                    raise EmbeddedError(
+                        f"{failure} in time.\n{self.log_tail(role)}".rstrip(),
+                        hint="See the log above. Stop the cluster before you start it again.",
+                    )
                 time.sleep(0.05)
 
         return wait

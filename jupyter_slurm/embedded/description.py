@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.embedded.toml_fields import Table
+from jupyter_slurm.embedded.toml_fields import DESCRIPTION_HINT, Table
 from jupyter_slurm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -176,11 +176,14 @@ def load_description(path: Path | None = None) -> Description:
         text = default_description() if path is None else path.read_text(encoding="utf-8")
         return parse_description(tomllib.loads(text))
     except OSError as error:
-        raise ConfigError(f"The cluster description {path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(
+            f"The cluster description {path} cannot be read: {error.strerror}.",
+            hint="Check the path and the permissions of the file.",
+        ) from error
     except ValueError as error:
-        raise ConfigError(f"The cluster description {path} is not TOML: {error}.") from error
+        raise ConfigError(f"The cluster description {path} is not TOML: {error}.", hint="Correct the file.") from error
     except RecursionError:
-        raise ConfigError(f"The cluster description {path} is nested too deeply for one.") from None
+        raise ConfigError(f"The cluster description {path} is nested too deeply.", hint=DESCRIPTION_HINT) from None
 
 
 def parse_description(data: TomlTable) -> Description:
@@ -291,17 +294,22 @@ def _check(description: Description) -> None:
     """Refuse well-formed but impossible values: unknown nodes, repeated names, missing accounting."""
     names = description.node_names
     if not names:
-        raise ConfigError("nodes: a cluster needs at least one.", hint='Add [[nodes]] with names = "n[1-2]".')
+        raise ConfigError("nodes: a cluster needs at least one node.", hint='Add [[nodes]] with names = "n[1-2]".')
     for key, given in (("nodes.names", names), ("partitions.name", [p.name for p in description.partitions])):
         if default := [name for name in given if name.upper() == "DEFAULT"]:
             raise ConfigError(
-                f"{key}: {default[0]!r} is Slurm's own word, for what holds for all that follow.",
-                hint="Give it another name. `default = true` makes a partition the default.",
+                f"{key}: {default[0]!r} is a reserved word of Slurm.",
+                hint="Choose another name. `default = true` makes a partition the default.",
             )
     if len(names) > MAX_NODES:
-        raise ConfigError(f"nodes: {len(names)} are more than one machine should run ({MAX_NODES}).")
+        raise ConfigError(
+            f"nodes: {len(names)} nodes are too many for one computer (at most {MAX_NODES}).",
+            hint="Describe fewer nodes.",
+        )
     if not description.partitions:
-        raise ConfigError("partitions: a cluster needs at least one.", hint="Add [[partitions]] with name and nodes.")
+        raise ConfigError(
+            "partitions: a cluster needs at least one partition.", hint="Add [[partitions]] with name and nodes."
+        )
     _unique("nodes.names", names)
     _unique("partitions.name", [p.name for p in description.partitions])
     _unique("qos.name", [q.name for q in description.qos])
@@ -309,9 +317,15 @@ def _check(description: Description) -> None:
     _unique("users.name", [u.name for u in description.users])
     for partition in description.partitions:
         if unknown := set(partition.nodes) - set(names):
-            raise ConfigError(f"partitions.nodes: {partition.name} has nodes that are not described: {_list(unknown)}.")
+            raise ConfigError(
+                f"partitions.nodes: {partition.name} has nodes that are not described: {_list(unknown)}.",
+                hint="Describe them under [[nodes]], or correct their names.",
+            )
     if sum(p.default for p in description.partitions) > 1:
-        raise ConfigError("partitions.default: only one partition can be the default.")
+        raise ConfigError(
+            "partitions.default: only one partition can be the default.",
+            hint="Remove `default = true` from the others.",
+        )
     _check_accounting(description)
 
 
@@ -321,13 +335,15 @@ def _check_accounting(description: Description) -> None:
     if not description.accounting:
         for key in ("accounts", "users", "qos", "enforce"):
             if getattr(description, key):
-                raise ConfigError(f"{key}: this needs accounting.", hint="Set accounting = true.")
+                raise ConfigError(f"{key}: this key needs accounting.", hint="Set accounting = true.")
         if description.preemption.by == "qos":
-            raise ConfigError("preemption.by: QOS need accounting.", hint="Set accounting = true.")
+            raise ConfigError("preemption.by: preemption by QOS needs accounting.", hint="Set accounting = true.")
     _check_tree(description, accounts)
     for user in description.users:
         if not user.accounts:
-            raise ConfigError(f"users.accounts: {user.name} needs at least one account.")
+            raise ConfigError(
+                f"users.accounts: the user {user.name} needs at least one account.", hint="Add `accounts` to the user."
+            )
         _check_keys("users.accounts", user.accounts, accounts)
         _check_keys("users.default_account", [user.default_account], set(user.accounts))
         _check_keys("users.qos", [*user.qos, user.default_qos], qos)
@@ -342,7 +358,7 @@ def _check_tree(description: Description, accounts: set[str]) -> None:
     parents = {account.name: account.parent for account in description.accounts}
     if roots := [name for name in parents if name.lower() == "root"]:
         raise ConfigError(
-            f"accounts.name: {roots[0]!r} is there in every cluster, above all others.", hint="Leave it out."
+            f"accounts.name: the account {roots[0]!r} exists in every cluster.", hint="Remove it from the description."
         )
     for name in parents:
         _check_keys("accounts.parent", [parents[name]], accounts)
@@ -351,17 +367,20 @@ def _check_tree(description: Description, accounts: set[str]) -> None:
         while (above := parents.get(path[-1], "")) and above not in path:
             path.append(above)
         if above:
-            raise ConfigError(f"accounts.parent: a circle: {' -> '.join([*path, above])}.")
+            raise ConfigError(
+                f"accounts.parent: the accounts form a loop: {' -> '.join([*path, above])}.",
+                hint="Correct `parent` of one of them.",
+            )
 
 
 def _check_keys(key: str, names: list[str] | tuple[str, ...], keys: set[str]) -> None:
     if unknown := {name for name in names if name} - keys:
-        raise ConfigError(f"{key}: not described: {_list(unknown)}.", hint=f"Described are {_list(keys)}.")
+        raise ConfigError(f"{key}: {_list(unknown)} is not described.", hint=f"The described names are {_list(keys)}.")
 
 
 def _unique(key: str, names: list[str]) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(f"{key}: given twice: {_list(twice)}.")
+        raise ConfigError(f"{key}: {_list(twice)} is given more than once.", hint="Give each name once.")
 
 
 def _list(names: set[str]) -> str:

@@ -98,8 +98,8 @@ class Layout:
         """Create all directories, with mode 0700 unless other users need them."""
         if any(char.isspace() or char in "#%" for char in str(self.root)):
             raise EmbeddedError(
-                f"A cluster cannot live in {self.root}: slurm.conf takes no blank, # or % in a path.",
-                hint="Choose another directory with --dir.",
+                f"A cluster cannot be created in {self.root}, because slurm.conf allows no space, # or % in a path.",
+                hint="Choose another directory with --dir DIR.",
             )
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711)
@@ -113,8 +113,8 @@ class Layout:
         for path in (self.munge_socket, self.database_socket):
             if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
                 raise EmbeddedError(
-                    f"The path {path} is too long for a Unix socket ({MAX_SOCKET_PATH_BYTES} bytes).",
-                    hint="Choose a shorter directory with --dir.",
+                    f"The path {path} is too long for a Unix socket (at most {MAX_SOCKET_PATH_BYTES} bytes).",
+                    hint="Choose a shorter directory with --dir DIR.",
                 )
 
 

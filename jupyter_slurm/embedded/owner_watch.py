@@ -16,7 +16,7 @@ def start(daemons: Daemons, pid: int) -> None:
     """Start the keeper of a cluster. Raises EmbeddedError if the process does not exist."""
     owner = inspect_process(pid)
     if owner is None:
-        raise EmbeddedError(f"There is no process {pid} to wait for.")
+        raise EmbeddedError(f"There is no process {pid} to wait for.", hint="Give the ID of a running process.")
     directory = str(daemons.layout.root)
     # The daemons' environment is plain, so it needs the import path of this process.
     env = {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}

@@ -56,23 +56,29 @@ class State:
         try:
             data = json.loads(layout.state_file.read_text(encoding="utf-8"))
             if data.get("format") != FORMAT:
-                raise EmbeddedError(f"{layout.state_file} was written by another version of jupyter_slurm.")
+                raise EmbeddedError(
+                    f"{layout.state_file} was written by another version of jupyter_slurm.",
+                    hint="Stop the cluster with the version of jupyter_slurm that started it, or choose another "
+                    "directory with --dir DIR.",
+                )
             return cls(**data)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError as error:
             raise EmbeddedError(
-                f"The cluster in {layout.root} belongs to another user, or that directory is closed to you.",
-                hint="Act as the user who started it, or choose another directory with --dir.",
+                f"The cluster in {layout.root} belongs to another user, or you have no permission to open "
+                "that directory.",
+                hint="Run the command as the user who started it, or choose another directory with --dir DIR.",
             ) from error
         except OSError as error:
             raise EmbeddedError(
-                f"{layout.state_file} cannot be read: {error.strerror}.", hint="Choose another directory with --dir."
+                f"{layout.state_file} cannot be read: {error.strerror}.",
+                hint="Choose another directory with --dir DIR.",
             ) from error
         except (ValueError, TypeError, AttributeError) as error:
             raise EmbeddedError(
                 f"{layout.state_file} is damaged: {error}.",
-                hint=f"End the processes that use {layout.root} and remove that directory.",
+                hint=f"End the processes that use {layout.root}, and remove that directory.",
             ) from error
 
     def save(self, layout: Layout) -> None:
@@ -119,7 +125,10 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
         finally:
             os.close(descriptor)
         if time.monotonic() > deadline:
-            raise EmbeddedError(f"The cluster in {layout.root} is being started or stopped by another process.")
+            raise EmbeddedError(
+                f"The cluster in {layout.root} is being started or stopped by another process.",
+                hint="Try again when that process has ended.",
+            )
         time.sleep(0.05)
 
 
@@ -127,9 +136,9 @@ def _check_owner(path: Path) -> None:
     """Refuse a directory created by another user, or a link."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise EmbeddedError(f"{path} is not a directory.", hint="Choose another with --dir.")
+        raise EmbeddedError(f"{path} is not a directory.", hint="Choose another directory with --dir DIR.")
     if status.st_uid != os.geteuid():
-        raise EmbeddedError(f"{path} belongs to another user.", hint="Choose another with --dir.")
+        raise EmbeddedError(f"{path} belongs to another user.", hint="Choose another directory with --dir DIR.")
 
 
 def _acquire_lock(descriptor: int, path: Path) -> bool:

@@ -6,13 +6,14 @@ import difflib
 import os
 import re
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import ConfigError
 
-__all__ = ["Table"]
+__all__ = ["DESCRIPTION_HINT", "Table"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
@@ -32,13 +33,15 @@ LINE = re.compile(r"[A-Za-z][A-Za-z0-9]*=[^\x00-\x1f\x7f#\\]*")
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MISSING = object()
 
+DESCRIPTION_HINT: Final = f"See the keys of a description: {page_url('reference/embedded-cluster')}"
+
 
 class Table:
     """A TOML table, for use with ``with``: keys not read by the end of the block are unknown keys."""
 
     def __init__(self, data: Any, path: str) -> None:
         if not isinstance(data, dict):
-            raise ConfigError(f"{path or 'description'}: this has to be a table.")
+            raise ConfigError(f"{path or 'description'}: this must be a table.", hint=DESCRIPTION_HINT)
         self._data = data
         self._path = path
         self._used_keys: list[str] = []
@@ -53,8 +56,8 @@ class Table:
             if key not in self._used_keys:
                 near = difflib.get_close_matches(key, self._used_keys, n=1)
                 raise ConfigError(
-                    f"{self._key(key)}: no such key.",
-                    hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(self._used_keys)}.",
+                    f"{self._key(key)} is not a valid key.",
+                    hint=f"Did you mean {near[0]}?" if near else f"The valid keys are {', '.join(self._used_keys)}.",
                     suggestion=near[0] if near else None,
                 )
 
@@ -62,13 +65,13 @@ class Table:
         return f"{self._path}.{key}" if self._path else key
 
     def _wrong(self, key: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"{self._key(key)}: {value!r} is not {expected}.")
+        return ConfigError(f"{self._key(key)}: {value!r} is not {expected}.", hint=DESCRIPTION_HINT)
 
     def _get(self, key: str, default: Any = _MISSING) -> Any:
         self._used_keys.append(key)
         value = self._data.get(key, default)
         if value is _MISSING:
-            raise ConfigError(f"{self._key(key)}: missing.")
+            raise ConfigError(f"{self._key(key)}: this key is missing.", hint=DESCRIPTION_HINT)
         return value
 
     def _text(self, key: str, pattern: re.Pattern[str], expected: str, default: Any) -> str:
@@ -189,7 +192,7 @@ class Table:
             try:
                 names.extend(str(name) for name in NodeSet(item))
             except NodeSetException as error:
-                raise ConfigError(f"{self._key(key)}: {item!r}: {error}.") from error
+                raise ConfigError(f"{self._key(key)}: {item!r}: {error}.", hint=DESCRIPTION_HINT) from error
         return tuple(names)
 
     def gpus(self, key: str) -> dict[str, int]:

@@ -85,27 +85,27 @@ def test_every_key_arrives():
     ("text", "said"),
     [
         ("[env.a]\nvenv = 'relative/path'", "env.a.venv"),
-        ("[env.a]\nvenv = '/v'\nconda = 'c'", "env.a cannot have both venv and conda"),
+        ("[env.a]\nvenv = '/v'\nconda = 'c'", "env.a sets both venv and conda"),
         ("[env.a]\nmodules = ['--version']", "env.a.modules.0"),
         ('[env.a]\nmodules = ["a\\u0001"]', "env.a.modules.0"),
         ("[env.a]\nvariables = { 'A=B' = 'x' }", "env.a.variables"),
         ("[env.a]\ncontainer = 'x'", "env.a"),
         ("[env.'a/b']\nconda = 'x'", "env"),
-        ("[env.a]\nimage = 'ubuntu'\nconda = 'c'", "env.a: image and conda are two environments"),
+        ("[env.a]\nimage = 'ubuntu'\nconda = 'c'", "env.a: `image` and `conda` are two environments"),
         ("[env.a]\nimage = '--privileged'", "env.a.image"),
-        ("[env.a]\nimage = 'a --privileged'", "env.a: 'a --privileged' is no name of an image"),
+        ("[env.a]\nimage = 'a --privileged'", "env.a: 'a --privileged' is not a valid image name"),
         ("[env.a]\nimage = 'a'\nruntime = 'sudo docker'", "env.a.runtime"),
         ("[env.a]\nimage = 'a'\nbind = ['--privileged']", "env.a.bind.0"),
         ("[env.a]\nimage = 'a'\nbind = ['/:/']", "env.a: '/:/' would hide"),
-        ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is no folder"),
+        ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is not a valid directory"),
         ("[container]\ngpu_variable = 'A=B'", "container.gpu_variable"),
         ("[container]\nruntime = 'lxc'", "container.runtime"),
         ("[launch]\npartition = '--wrap=x'", "launch.partition"),
         ("[launch]\nidle = 60", "launch.idle"),
-        ("[partitions]\na = { max_time = '4 hours' }", "c.toml:4: partitions.a.max_time: Not a time limit: '4 hours'"),
+        ("[partitions]\na = { max_time = '4 hours' }", "c.toml:4: partitions.a.max_time: '4 hours' is not a time limit"),
         ("[partitions]\na = { gpus = 2 }", "c.toml:4: partitions.a.gpus must be object"),
         ("[partitions.'-a']\nabout = 'x'", "partitions"),
-        ("[gpus.a40]\nhow = '--gpus a40:1'", "c.toml:4: gpus.a40.how: is not a valid key"),
+        ("[gpus.a40]\nhow = '--gpus a40:1'", "c.toml:4: gpus.a40.how is not a valid key"),
         ("[qos.normal]\nabout = ''", "c.toml:4: qos.normal.about"),
         ("[accounts]\nlab = 'ours'", "c.toml:4: accounts.lab must be object"),
         ("[cost]\ngpu_hour = 4", "cost"),
@@ -139,8 +139,8 @@ def test_a_host_is_enough():
         (b'[login]\nhost = "a\\n"', "login.host"),
         (b'[login]\nhost = "a"\nuser = "-l"', "login.user"),
         (b'[login]\nhost = "a"\nport = 70000', "login.port"),
-        (b'[login]\nhost = "a"\nhots = 1', r"login\.hots: is not a valid key"),
-        (b'[login]\nhost = "a"\n[slrum]\n', "slrum: is not a valid key"),
+        (b'[login]\nhost = "a"\nhots = 1', r"login\.hots is not a valid key"),
+        (b'[login]\nhost = "a"\n[slrum]\n', "slrum is not a valid key"),
         (b'[login]\nhost = "a:22"', r"login\.host: 'a:22' holds a port"),
         (b'[login]\nhost = "me@a:22"', r"login\.host: 'me@a:22' holds a port"),
         (b'[login]\nhost = "a"\nmax_age = inf', r"login\.max_age: inf"),
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_named(text, said):
 def test_a_mistyped_key_names_the_nearest_one(text, near):
     with pytest.raises(ConfigError, match="is not a valid key") as caught:
         parse_profile("c", f'[login]\nhost = "a"\n{text}\n'.encode(), "c.toml")
-    assert (f"Did you mean {near}?" if near else "Use one of host, jump") in caught.value.hint
+    assert (f"Did you mean {near}?" if near else "The valid keys are host, jump") in caught.value.hint
 
 
 @pytest.mark.parametrize("user", ["UNI\\\\ana", "a", "ana@uni.br"])
@@ -217,12 +217,12 @@ def test_a_name_without_a_profile(tmp_path, name):
         ("[login]\nhost = 'a'\n\n# ports\n[tunnels]\nports = [\n  8000,\n  'x',\n]\n", "c.toml:6: tunnels.ports.1 "),
         (
             "[login]\nhost = 'a'\n[shell]\nprelud = '''\nmodule load\n'''\n",
-            "c.toml:4: shell.prelud: is not a valid key",
+            "c.toml:4: shell.prelud is not a valid key",
         ),
-        ("[login]\nhots = 'a'\nhost = 'a'\n", "c.toml:2: login.hots: is not a valid key"),
+        ("[login]\nhots = 'a'\nhost = 'a'\n", "c.toml:2: login.hots is not a valid key"),
         ("title = 'x'\n[login]\nuser = 'a'\n", "c.toml:2: login "),
         ("[login]\nhost = 'a'\n[tunnels]\nports = [9000, 8000]", "c.toml:4: tunnels.ports: 9000 is after"),
-        ("[login]\r\nhost = 'a'\r\n\r\n[env.x]\r\nvenv = '/v'\r\nconda = 'c'\r\n", "c.toml:4: env.x cannot have both"),
+        ("[login]\r\nhost = 'a'\r\n\r\n[env.x]\r\nvenv = '/v'\r\nconda = 'c'\r\n", "c.toml:4: env.x sets both"),
         ("[login]\nhost = 'a'\n[container]\nbind = ['data:/data']", "c.toml:4: container.bind: 'data:/data'"),
         ("[login]\nhost = 'a'\nmax_age = nan", "c.toml:3: login.max_age: nan"),
         ("title = 'x'\nextends = 'arand'", "c.toml:2: extends: there is no built-in profile 'arand'"),

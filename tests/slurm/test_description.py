@@ -152,7 +152,7 @@ def test_a_bad_value_is_refused_and_its_key_is_named(change, key):
         (
             'accounting = true\naccounts = [{ name = "x", parent = "a" }, { name = "a", parent = "b" }, '
             '{ name = "b", parent = "a" }]',
-            "accounts.parent: a circle",
+            "accounts.parent: the accounts form a loop",
         ),
     ],
 )
@@ -164,13 +164,13 @@ def test_a_bad_setting_of_the_cluster_is_refused_and_its_key_is_named(line, key)
 
 @pytest.mark.parametrize("name", ["DEFAULT", "default"])
 def test_a_partition_cannot_have_slurms_word_for_what_follows(name):
-    with pytest.raises(ConfigError, match=r"partitions\.name: .* is Slurm's own word") as caught:
+    with pytest.raises(ConfigError, match=r"partitions\.name: .* is a reserved word of Slurm") as caught:
         parse_description(tomllib.loads(SMALL.replace('name = "main"', f'name = "{name}"')))
     assert "default = true" in caught.value.hint
 
 
 def test_an_unknown_key_is_told_with_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"nodes\.feature: no such key") as caught:
+    with pytest.raises(ConfigError, match=r"nodes\.feature is not a valid key") as caught:
         parse_description(tomllib.loads(SMALL.replace("features", "feature")))
     assert caught.value.hint == "Did you mean features?"
 

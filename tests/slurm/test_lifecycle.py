@@ -167,7 +167,7 @@ def test_a_folder_that_may_not_be_written_to_is_told_in_words(short_tmp, alice):
     own.chmod(0o700)
 
 
-@pytest.mark.parametrize(("name", "said"), [("d" * 90, "too long for a Unix socket"), ("my dir", "takes no blank")])
+@pytest.mark.parametrize(("name", "said"), [("d" * 90, "too long for a Unix socket"), ("my dir", "allows no space")])
 def test_a_path_that_cannot_be_is_told_before_anything_starts(name, said, short_tmp, new_cluster, nothing_left):
     directory = short_tmp / name
     with pytest.raises(EmbeddedError, match=said):
@@ -300,9 +300,9 @@ def test_what_was_begun_before_it_could_be_remembered_is_ours(new_cluster, short
 def test_a_cluster_that_runs_in_part_is_not_taken_for_one_that_runs(new_cluster):
     cluster = new_cluster()
     cluster.stop_controller()
-    with pytest.raises(EmbeddedError, match="only in part: there is no slurmctld") as caught:
+    with pytest.raises(EmbeddedError, match="only partly running: slurmctld is missing") as caught:
         EmbeddedCluster(directory=cluster.directory).start()
-    assert caught.value.hint == f"End it first: jupyter slurm embedded stop --dir {cluster.directory}"
+    assert caught.value.hint == f"Stop it first: `jupyter slurm embedded stop --dir {cluster.directory}`."
 
 
 def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothing_left, wait_for):
@@ -384,7 +384,7 @@ def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing
         options = {"user": bob, "group": bob, "extra_groups": [], "env": {**os.environ, **env}, "cwd": "/"}
         return subprocess.run(argv, capture_output=True, text=True, check=True, **options).stdout
 
-    assert f"Only {bob} can run jobs here" in embedded("start")
+    assert f"Only {bob} can run jobs" in embedded("start")
     control = ClusterControl(home)
     control.run("sbatch", "--output=/dev/null", "--wrap", "setsid --fork sleep 1000; sleep 1000", user=bob)
     running = ["squeue", "--noheader", "--states=running"]

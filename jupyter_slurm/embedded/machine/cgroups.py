@@ -30,7 +30,7 @@ def detect() -> tuple[str, str]:
     if all(os.access(MOUNTPOINT / name / "tasks", os.W_OK) for name in CONTROLLERS):
         return "cgroup/v1", ""
     if (MOUNTPOINT / "cgroup.controllers").exists():
-        return "", "this machine has control groups of version 2 only"
+        return "", "this computer has only control groups of version 2"
     return "", f"no writable control groups for {', '.join(CONTROLLERS)} below {MOUNTPOINT}"
 
 
@@ -60,7 +60,10 @@ class CgroupTree:
                         (group / name).write_text((group.parent / name).read_text(encoding="ascii"), encoding="ascii")
                 (mountpoint / group.parent.name).symlink_to(group)
         except OSError as error:
-            raise EmbeddedError(f"Control groups could not be made: {error}.") from error
+            raise EmbeddedError(
+                f"Control groups could not be created: {error}.",
+                hint="Run the command as root, or without control groups.",
+            ) from error
 
     def pids(self, node: str = "") -> set[int]:
         """Return the processes in the groups (of one node, if given), and in all groups below them."""
@@ -78,7 +81,10 @@ class CgroupTree:
                 with contextlib.suppress(OSError):
                     directory.rmdir()
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"Control groups that cannot be removed: {directories[-1]}.")
+                raise EmbeddedError(
+                    f"The control group {directories[-1]} cannot be removed.",
+                    hint="End the processes in it, and try again.",
+                )
             time.sleep(0.01)
 
     def _directories(self, below: str = "") -> Iterator[Path]:

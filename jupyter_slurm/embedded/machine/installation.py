@@ -32,7 +32,7 @@ class Installation:
         """Return the absolute path of a program. Raises EmbeddedError if it does not exist."""
         path = find_program(name)
         if path is None:
-            raise EmbeddedError(f"{name} is not installed on this machine.")
+            raise EmbeddedError(f"{name} is not installed on this computer.", hint="Install it, and try again.")
         return path
 
     def check(self, *, accounting: bool) -> None:
@@ -65,5 +65,7 @@ class Installation:
         text = subprocess.run([self.program("slurmd"), "-V"], capture_output=True, text=True, check=False).stdout
         match = re.search(r"(\d+)\.(\d+)", text)
         if match is None:
-            raise EmbeddedError(f"slurmd -V said {text!r}, which names no version.")
+            raise EmbeddedError(
+                f"The command slurmd -V printed {text!r}, which is not a version of Slurm.", hint="Reinstall Slurm."
+            )
         return int(match[1]), int(match[2])

@@ -86,6 +86,7 @@ def free_ports(count: int) -> list[int]:
             chosen.append(port)
     if len(chosen) < count:
         raise EmbeddedError(
-            f"There are no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT} on this machine."
+            f"This computer has no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT}.",
+            hint="Stop other clusters or programs that use these ports.",
         )
     return chosen

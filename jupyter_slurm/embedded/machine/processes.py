@@ -191,7 +191,10 @@ def spawn(
             check=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        raise EmbeddedError(f"{argv[0]} could not be started: {error}.") from error
+        raise EmbeddedError(
+            f"{argv[0]} could not be started: {error}.",
+            hint="Check that the program is installed and that you may run it.",
+        ) from error
     finally:
         os.close(descriptor)
 

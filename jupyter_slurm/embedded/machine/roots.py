@@ -44,7 +44,9 @@ class UnpackedInstallation(Installation):
     def check(self, *, accounting: bool) -> None:
         """Raise MissingPackages if other programs are missing, EmbeddedError if the directory has no Slurm."""
         if not (self.directory / "bin" / "slurmctld").exists():
-            raise EmbeddedError(f"There is no Slurm in {self.directory}.")
+            raise EmbeddedError(
+                f"There is no Slurm in {self.directory}.", hint="Install Slurm in this directory, or name another one."
+            )
         refuse_missing([name for name in missing_packages(accounting=accounting) if not name.startswith("slurm")])
 
     @property
@@ -87,7 +89,10 @@ def slurm_root(version: str, cache: Path | None = None) -> Path:
         The version is unknown, or cannot be downloaded.
     """
     if version not in RELEASES:
-        raise EmbeddedError(f"There is no recipe for Slurm {version}.", hint=f"Known are {', '.join(RELEASES)}.")
+        raise EmbeddedError(
+            f"Slurm {version} cannot be installed automatically.",
+            hint=f"Choose one of these versions: {', '.join(RELEASES)}.",
+        )
     directory = (cache or default_cache()) / version
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _locked(directory.with_suffix(".lock")):
@@ -129,7 +134,10 @@ def _build(version: str, directory: Path) -> None:
     try:
         major, minor = UnpackedInstallation(directory).version
         if f"{major}.{minor:02d}" != version:
-            raise EmbeddedError(f"Debian {RELEASES[version]} has Slurm {major}.{minor:02d} by now, not {version}.")
+            raise EmbeddedError(
+                f"Debian {RELEASES[version]} now has Slurm {major}.{minor:02d}, not {version}.",
+                hint=f"Use version {major}.{minor:02d}, or update jupyter_slurm.",
+            )
     except BaseException:
         shutil.rmtree(directory)
         raise
@@ -183,7 +191,7 @@ def _relocate(tree: Path, final: Path) -> None:
 def _plugin_dir(tree: Path) -> Path:
     found = next(tree.glob("usr/lib/*/slurm-wlm"), None)
     if found is None:
-        raise EmbeddedError(f"There is no Slurm in {tree}.")
+        raise EmbeddedError(f"There is no Slurm in {tree}.", hint="Check the directory, or install the version again.")
     return found
 
 
@@ -193,5 +201,8 @@ def _run(argv: list[str]) -> str:
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=True
         )
     except subprocess.CalledProcessError as error:
-        raise EmbeddedError(f"{argv[0]} failed: {(error.stderr or error.stdout).strip()[-2000:]}") from error
+        raise EmbeddedError(
+            f"{argv[0]} failed: {(error.stderr or error.stdout).strip()[-2000:]}",
+            hint="Check the network and the free space, and try again.",
+        ) from error
     return done.stdout

@@ -110,7 +110,7 @@ def test_a_job_is_found_by_the_path_of_its_script(slurm: Slurm, short_tmp: Path)
 @pytest.mark.parametrize(
     ("script", "state", "end", "words"),
     [
-        (b"exit 0", "COMPLETED", (0, 0), "ended well"),
+        (b"exit 0", "COMPLETED", (0, 0), "has completed"),
         (b"exit 3", "FAILED", (3, 0), "exit code 3"),
         (b"no-such-command", "FAILED", (127, 0), "not found"),
         (b"kill -9 $$", "FAILED", (0, 9), "SIGKILL"),

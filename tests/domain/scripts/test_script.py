@@ -133,7 +133,7 @@ def test_header_words(line: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize("line", ["#SBATCH --comment='a b", '#SBATCH "', "#SBATCH : -n2"])
 def test_headers_that_sbatch_stops_at(line: str) -> None:
-    with pytest.raises(CellError, match="line 2 of the cell") as caught:
+    with pytest.raises(CellError, match="Line 2 of the cell") as caught:
         header_options(f"#!/bin/sh\n{line}\n")
     assert caught.value.details["line"] == 2
 
