@@ -21,6 +21,9 @@ NOT_COVERED = ("cli", "client", "kernels", "magics", "runner", "server", "widget
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
 
+# Texts of other programs, as they print them.
+QUOTED = {"invalid job id"}
+
 _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost", "PortTaken", "LeaderElsewhere"}
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
@@ -81,6 +84,23 @@ def find_faults(source: str) -> Iterator[str]:
             yield from (f"{place}: {fault}: {text!r}" for fault in find_refused(text))
 
 
+def find_prose(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the constants that a user may read: no docstring, no log message, no program."""
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(node.value)
+        elif isinstance(node, ast.Call) and getattr(getattr(node.func, "value", None), "id", "") in ("log", "_log"):
+            skipped.update(ast.walk(node))
+        elif isinstance(node, ast.JoinedStr):
+            skipped.update(part for part in node.values if isinstance(part, ast.Constant))
+    for node in ast.walk(tree):
+        if node not in skipped and isinstance(node, ast.Constant | ast.JoinedStr):
+            for text in find_texts(node):
+                if text.count(" ") > 1 and "\n" not in text.strip() and "(?P<" not in text:
+                    yield node.lineno, text
+
+
 def find_modules(*names: str) -> Iterator[Path]:
     """Yield the modules of packages, and single modules."""
     for name in names:
@@ -92,6 +112,17 @@ def test_messages_are_sentences_with_an_instruction() -> None:
         f"{path.relative_to(PACKAGE)}:{fault}"
         for path in find_modules(*COVERED)
         for fault in find_faults(path.read_text("utf-8"))
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_notices_and_findings_have_plain_words() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {fault}: {text!r}"
+        for path in find_modules(*COVERED)
+        for line, text in find_prose(ast.parse(path.read_text("utf-8")))
+        for fault in find_refused(text)
+        if text not in QUOTED
     ]
     assert not found, "\n" + "\n".join(found)
 

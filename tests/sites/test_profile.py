@@ -102,7 +102,10 @@ def test_every_key_arrives():
         ("[container]\nruntime = 'lxc'", "container.runtime"),
         ("[launch]\npartition = '--wrap=x'", "launch.partition"),
         ("[launch]\nidle = 60", "launch.idle"),
-        ("[partitions]\na = { max_time = '4 hours' }", "c.toml:4: partitions.a.max_time: '4 hours' is not a time limit"),
+        (
+            "[partitions]\na = { max_time = '4 hours' }",
+            "c.toml:4: partitions.a.max_time: '4 hours' is not a time limit",
+        ),
         ("[partitions]\na = { gpus = 2 }", "c.toml:4: partitions.a.gpus must be object"),
         ("[partitions.'-a']\nabout = 'x'", "partitions"),
         ("[gpus.a40]\nhow = '--gpus a40:1'", "c.toml:4: gpus.a40.how is not a valid key"),

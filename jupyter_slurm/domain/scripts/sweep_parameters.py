@@ -28,7 +28,7 @@ __all__ = ["MAX_SWEEP_TASKS", "Sweep", "task_script", "to_literal", "typed_liter
 #: A larger number of tasks is a typing error, and exceeds every cluster's MaxJobCount.
 MAX_SWEEP_TASKS: Final = 1_000_000
 
-_EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
+_EXAMPLE = "Write it like sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
 _MAX_LITERAL_CHARACTERS = 4096
 _OPEN, _CLOSE = "([{", ")]}"
 _PROTECTED_VARIABLES = {"CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "TMPDIR"}

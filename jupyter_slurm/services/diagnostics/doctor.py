@@ -161,7 +161,7 @@ class ClusterCheck:
                 "prelude",
                 str(end),
                 "`prelude` under [shell] in the profile is text for /bin/sh. Run `sh` on the login node "
-                "and type it there to see the error. A module may need another one before it, `module "
+                "and type the text to see the error. A module may need another one before it, `module "
                 "use DIR`, or `login_shell = true`.",
             )
         else:

@@ -107,7 +107,7 @@ class RecordWriter:
             task.cancel()
         await asyncio.gather(*writing, return_exceptions=True)
         if late:
-            said = "%s does not take it: what was still to be written of %d jobs is found out again by the next log-in"
+            said = "%s does not take it: what was still to be written of %d jobs is found out again by the next login"
             log.warning(said, self._name, len(late))
 
 

@@ -156,7 +156,7 @@ def started(answer: ShellAnswer, prefix: str) -> tuple[int | None, Completed | N
     """
     state, _, rest = answer.value.partition(" ")
     if state == "taken":
-        raise FileExistsError(f"{prefix} is there already")
+        raise FileExistsError(f"{prefix} exists already")
     if state != "started":
         raise failure(answer, "write", prefix)
     holder, _, code = rest.partition(":")
