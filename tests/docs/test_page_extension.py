@@ -56,7 +56,7 @@ PNG = bytes.fromhex(
 
 
 @pytest.fixture
-def build(tmp_path: Path, unavailable: Callable[[str], None]) -> Callable[[], tuple[str, str]]:
+def build(tmp_path: Path) -> Callable[[], tuple[str, str]]:
     """Return ``build()``, which builds the page; it returns the page's text without marks, and the warnings."""
     for name in ("sphinx", "myst_parser"):
         pytest.importorskip(name)

@@ -114,6 +114,7 @@ def void(_: object) -> None:
 
 def _launch(page: Page, picture: Callable[[str], None]) -> None:
     """Take pictures of the form and of the session."""
+    page.set_viewport_size({"width": 1400, "height": 560})
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
     card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text=" on arandu")
     card.scroll_into_view_if_needed()
@@ -157,6 +158,7 @@ def _show_jobs(page: Page, lab: Any, picture: Callable[[str], None]) -> None:
 @pytest.mark.timeout(600)
 def test_pictures_are_taken(page: Page, lab: Any, picture: Callable[[str], None]) -> None:
     _launch(page, picture)
+    page.set_viewport_size({"width": 1400, "height": 900})
     open_notebook(page, f"{lab.url}lab/tree/experiment.ipynb")
     page.evaluate("window.jupyterapp.shell.collapseLeft()")
     run_cell(page, 0)
