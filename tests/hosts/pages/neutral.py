@@ -15,7 +15,7 @@ FIRST_JOB = 1201
 
 _MAX_JOBS = 1000
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>]")
-_TOKEN = re.compile(r"(?<=token=)[0-9a-f]{8,}")
+_SECRET = re.compile(r"(?<=token=)[0-9a-f]{8,}|(?<=SHA256:)[A-Za-z0-9+/]{43}")
 
 
 def plain(text: str) -> str:
@@ -58,7 +58,7 @@ class Neutral:
             text = re.sub(rf"(?<!\w){re.escape(word)}(?![\w-])", lambda match, instead=instead: instead, text)
         for remark, instead in self._remarks:
             text = re.sub(remark, instead, text, flags=re.MULTILINE)
-        text = _replace_aligned(_TOKEN.sub("…", text), self._user, r"user(?:name)?", lambda name: PERSON)
+        text = _replace_aligned(_SECRET.sub("…", text), self._user, r"user(?:name)?", lambda name: PERSON)
         if self._first_job:
             text = _replace_aligned(text, re.compile(r"(?<![\w.-])\d{4,}(?!\w)"), r"job(?:_?id)?", self._job)
         return text
