@@ -30,7 +30,7 @@ from jupyter_slurm.domain.profile_tables import (
 )
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile_checks import line_number, profile_names
-from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names, shipped_text
+from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = [
     "Profile",

@@ -206,7 +206,7 @@ def test_jobs_on_a_real_cluster(
     assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
     refused = cli("release", number, "999999", env=env)
     assert (refused.returncode, refused.stdout) == (1, f"Job {number} was released: RUNNING.\n"), refused
-    assert refused.stderr.startswith("999999: you have no job 999999")
+    assert refused.stderr.startswith("999999: You have no job 999999.")
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
     over = f"Job {number} had finished before: CANCELLED.\n"
@@ -268,7 +268,7 @@ def test_the_parts_of_a_job_and_of_an_array_and_their_folders(
     assert " --array 1-2%1 -J 'two words' " in shown
     missing = cli("show", f"{made[1]}_7", env=env)
     assert missing.returncode == 1
-    assert missing.stderr == f"jupyter slurm show: job {made[1]} has no task 7\nIts tasks are 1-2.\n"
+    assert missing.stderr == f"jupyter slurm show: Job {made[1]} has no task 7.\nIts tasks are 1-2.\n"
     wait_for(lambda: json.loads(cli("show", made[0], "--json", env=env).stdout)["finished"], "the end of the cell")
     ended, goes_on = (Path(json.loads(cli("show", job, "--json", env=env).stdout)["folder"]) for job in made)
     young = cli("clean", "--older-than", "1", env=env)
@@ -311,5 +311,5 @@ def test_a_configuration_that_is_not_there_is_said_at_once(cli: Cli, daemon_sett
     done = cli("jobs", env={**os.environ, "SLURM_CONF": str(place / "nowhere.conf")})
     assert time.monotonic() - started < 20
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"SLURM_CONF names {place}/nowhere.conf, and there is no such file." in done.stderr
+    assert f"SLURM_CONF names {place}/nowhere.conf, which does not exist." in done.stderr
     assert "Set SLURM_CONF" in done.stderr

@@ -148,8 +148,8 @@ def test_a_name_that_the_gateway_does_not_know(doctor: Callable[..., Said], ssh_
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert failed.startswith("ghost.invalid, reached: ")
-    assert failed.endswith("cannot be reached: Connect failed"), "in the words of the host before it"
-    assert "may gateway forward connections" in said.todo("ghost.invalid")
+    assert failed.endswith("cannot be reached: Connect failed."), "in the words of the host before it"
+    assert "gateway may forward connections" in said.todo("ghost.invalid")
     assert any(line.startswith("gateway, login: ") for line in said.lines("ok"))
 
 
@@ -213,7 +213,7 @@ def test_a_port_at_which_nobody_listens(doctor: Callable[..., Said], ssh_host: C
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert "connection refused" in failed
-    assert "port 22" in said.todo("closed, reached")
+    assert "its port, 22" in said.todo("closed, reached")
 
 
 def test_a_changed_key_comes_with_the_command_that_mends_it(
@@ -224,7 +224,7 @@ def test_a_changed_key_comes_with_the_command_that_mends_it(
     said = doctor(profile_of(host.ssh_config, "changed"))
     assert said.code == 1
     (failed,) = said.lines("failed")
-    assert failed.startswith("changed, host key: the key of changed")
+    assert failed.startswith("changed, host key: The key of changed")
     command = said.todo("changed, host key").partition("If the new key is right, run: ")[2]
     subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=60)
     entry = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
@@ -250,7 +250,7 @@ def test_slurm_that_only_a_login_shell_finds(
     host = ssh_host(name="bare", options=options, shared=[tools], sftp=False)
     said = doctor(profile_of(host.ssh_config, "bare"))
     assert said.code == 1
-    assert said.lines("failed") == ["Slurm: sbatch is not on the PATH there"], said.text
+    assert said.lines("failed") == ["Slurm: sbatch is not on the PATH of the login node."], said.text
     assert "login_shell = true" in said.todo("Slurm")
     assert "sessions: 2 at once" in said.lines("ok")
     assert "SFTP: not available; files are sent through the shell" in said.lines("ok")
@@ -271,7 +271,7 @@ def test_a_home_with_little_space_is_reported(
     host = ssh_host(name="small", options={"SetEnv": f"PATH={tools}:/usr/bin:/bin"}, shared=[tools])
     said = doctor(profile_of(host.ssh_config, "small"))
     (line,) = [line for line in said.lines("warning") if line.startswith("job folder: ")]
-    assert line.endswith("can be written. Only 4.1 GB are left of your quota there.")
+    assert line.endswith("can be written. Only 4.1 GB are left of your quota.")
     assert "`job_root` under [slurm]" in said.todo("job folder")
 
 
@@ -370,8 +370,8 @@ def test_a_short_job_says_what_a_node_is_like(doctor: Callable[..., Said], ssh_s
     said = doctor(profile_of(ssh_site.ssh_config), ssh_site.codes.next, options=options)
     assert said.code == 0, said.text
     found = dict(line.split(": ", 1) for line in said.lines("ok"))
-    assert "spoke on node2" in found["test job"]
-    assert found["node2, home"].startswith(f"/home/{ssh_site.user} is there")
+    assert "answered on node2" in found["test job"]
+    assert found["node2, home"].startswith(f"/home/{ssh_site.user} exists on the node")
     assert re.match(r"3\.\d+\.\d+ \(/.*python3\), with ", found["node2, Python"])
     assert "--gpus 1" in found["node2, GPUs"]
     assert found["node access"] == "node2 is reached by ssh"
@@ -413,7 +413,7 @@ def test_nodes_that_take_no_ssh(doctor: Callable[..., Said], new_ssh_site: Calla
     assert said.code == 0, said.text
     (warning,) = (line for line in said.lines("warning") if line.startswith("node access"))
     assert warning == "node access: node1 is reached by a step of the job"
-    assert "not by ssh: node1" in said.text
+    assert "not by ssh: " in said.text
     assert "ssh-config" in said.todo("node access")
     job = site.slurm.run(
         "sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 600", user=site.user

@@ -62,13 +62,22 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     added = slurm("kernel", "add", "far", *line)  # without a login
     assert added.stdout.startswith("Added the kernel 'Python on far, 2 A100 GPUs' as "), added.stderr
     spec = json.loads((tmp_path / "data" / "kernels" / "python-on-far-2-a100-gpus" / "kernel.json").read_text())
-    assert spec["argv"] == [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", "far", *line]
+    assert spec["argv"] == [
+        sys.executable,
+        "-P",
+        "-m",
+        "jupyter_slurm.kernels",
+        "-f",
+        "{connection_file}",
+        "far",
+        *line,
+    ]
     assert spec["metadata"]["kernel_provisioner"] == {"provisioner_name": "jupyter-slurm"}
     assert (spec["language"], spec["interrupt_mode"]) == ("python", "signal")
 
     slurm("kernel", "add", "far", *line)  # the same request adds no second kernel
     other = slurm("kernel", "add", "far", *line, "image=r-base:4.4.1", "kernel=ir", "idle=2h")
-    assert other.stdout.startswith("R (r-base:4.4.1) on far, 2 A100 GPUs\n")
+    assert other.stdout.startswith("Added the kernel 'R (r-base:4.4.1) on far, 2 A100 GPUs' as ")
     slurm("kernel", "add", "far", "-c", "4", "name=../../..")
     slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # a kernel of the same name is replaced
     slurm("kernel", "add", "far", "-c", "4", "name=_own_")

@@ -77,7 +77,7 @@ def test_a_controller_that_does_not_answer_is_told_soon(embedded, short_tmp):
         code, out, _ = embedded("status")
         assert time.monotonic() - begun < 15
     assert code == 1
-    assert "runs, but its controller does not answer" in out
+    assert "is running, but its controller does not answer" in out
     assert embedded("status")[0] == 0
 
 
@@ -101,7 +101,7 @@ def test_the_description_that_ships_is_one_to_begin_from(tmp_path, capsys):
 def test_the_example_in_the_help_is_a_description(capsys):
     with pytest.raises(SystemExit):
         main(["embedded", "start", "--help"])
-    example = re.search(r"small one:\n(.*?)\nThe one", capsys.readouterr().out, re.DOTALL)
+    example = re.search(r"For example:\n(.*?)\nTo start", capsys.readouterr().out, re.DOTALL)
     assert example
     assert parse_description(tomllib.loads(example[1])).node_names == ["gpu1", "gpu2"]
 
