@@ -68,7 +68,7 @@ def test_a_file_that_is_handed_on_is_checked_and_taken(sites: Run, tmp_path: Pat
     )
     done = sites("check", "sixth.toml", "arandu")
     assert done.returncode == 1
-    assert "sixth.toml:8: slurm.pol_shortest: there is no such key." in done.stderr
+    assert "sixth.toml:8: slurm.pol_shortest is not a valid key." in done.stderr
     assert "Did you mean poll_shortest?" in done.stderr
     assert "arandu: valid" in done.stdout
     assert sites("add", "sixth.toml").returncode == 1

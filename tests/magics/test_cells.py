@@ -332,7 +332,7 @@ def test_any_job_of_mine_can_be_adopted(kernel: Any, cluster: Any, tmp_path: Pat
     assert "squeue" in ran.traceback
     for wrong in (-1, "", "..", "1/2", "é", "%31", "1?x"):
         ran = kernel.run(f"jupyter_slurm.job({wrong!r})")
-        assert (ran.error, "is no id of a job" in ran.traceback) == ("JobNotFound", True), ran.traceback
+        assert (ran.error, "is not a job ID" in ran.traceback) == ("JobNotFound", True), ran.traceback
 
 
 def test_a_requeued_job_is_told_as_such_after_its_end(kernel: Any, cluster: Any, wait_for: WaitFor) -> None:
@@ -370,7 +370,7 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
     assert kernel.value("(never.cancel(), [task.stdout + task.tail() for task in never])[1]") == "['', '']"
     kernel.ok("%%sbatch --hold as=never out=x\n1")
     assert kernel.value("(never.cancel(), never.stdout, never.stderr)[1:]") == "('', '')"
-    assert "Its log may say why" in kernel.run("never.outputs").traceback
+    assert "Look for the cause in job.stderr" in kernel.run("never.outputs").traceback
     assert "Add out=NAME to the line" in kernel.run("slow.outputs").traceback
 
 

@@ -203,7 +203,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "which --no-requeue forbids" in kernel.run("%slurm launch -p arandu --no-requeue resume").traceback
     assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
     assert "--test-only is not supported" in slurm("launch", "-p", "arandu", "--test-only").stderr
-    assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
+    assert "--array cannot be used" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
     done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
     assert done.returncode == 1
     assert "Session" not in done.stdout  # nothing was submitted

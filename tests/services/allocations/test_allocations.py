@@ -196,7 +196,7 @@ async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, 
     ended = await bench.desk.until(job["key"], lambda job: job["finished"])
     assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
     assert "This allocation was not used for 2 s" in await bench.desk.text(job["key"], "stderr")
-    with pytest.raises(JobError, match="is over"):
+    with pytest.raises(JobError, match="has ended"):
         await bench.start(job, "true")
 
 

@@ -104,6 +104,6 @@ async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_se
         await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))
         await desk.core.cluster(desk.id).actions.cancel(job["key"])
         held = await desk.submit(SCRIPT, "--hold", "-n1")
-        with pytest.raises(JobError, match=r"job \d+ has not begun"):  # scancel would wait for that
+        with pytest.raises(JobError, match=r"Job \d+ has not started"):  # scancel would wait for that
             await desk.core.cluster(desk.id).actions.cancel(held["key"], "USR1")
         assert (await desk.core.cluster(desk.id).actions.cancel(held["key"]))["state"] == "CANCELLED"

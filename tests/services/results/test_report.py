@@ -77,7 +77,7 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     usage = await desk.core.cluster(desk.id).results.usage(job["key"])
     assert (usage["points"], "Scripts are not measured." in usage["note"]) == ([], True)
     assert "while the job is running" in repr(Report(report))
-    with pytest.raises(UsageError, match="has not begun"):
+    with pytest.raises(UsageError, match="has not started"):
         await desk.core.cluster(desk.id).results.report(held["key"])
     with pytest.raises(UsageError, match="Each task of an array"):
         await desk.core.cluster(desk.id).results.report(array["key"])
