@@ -106,12 +106,12 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     execute(page, "jupyter-slurm:move-notebook")
     dialog = page.locator(".jp-Dialog")
     expect(dialog.get_by_label("Kernel")).to_be_focused()
-    dialog.get_by_label("Variables to take along").fill("x, 2y")
+    dialog.get_by_label("Variables to send").fill("x, 2y")
     expect(dialog.get_by_role("button", name="Move")).to_be_disabled()
-    dialog.get_by_label("Variables to take along").fill("x, twice")
+    dialog.get_by_label("Variables to send").fill("x, twice")
     screenshot(page, "move")
     axe(page, ".jp-Dialog")
-    dialog.get_by_label("Variables to take along").press("Enter")
+    dialog.get_by_label("Variables to send").press("Enter")
     first = _there(page, "first", screenshot)
     found = re.search(r"job (\d+) GPU \d \[2, 4\]", first)
     assert found, first
@@ -119,7 +119,7 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     assert before["id"] == found[1]
 
     execute(page, "jupyter-slurm:follow-up")
-    dialog.get_by_label("Variables to take along").fill("x twice")
+    dialog.get_by_label("Variables to send").fill("x twice")
     dialog.get_by_role("button", name="Ask").click()
     second = _there(page, "second")
     wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back")

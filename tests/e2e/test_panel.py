@@ -77,7 +77,7 @@ def _look_at_everybodys(
 ) -> None:
     """Jobs of others appear on request, with their user, and without actions."""
     panel, rows = page.locator("#jupyter-slurm-panel"), page.locator(ROWS)
-    panel.get_by_role("button", name="Everybody's").click()
+    panel.get_by_role("button", name="All users").click()
     expect(rows).to_have_count(3)
     row = row_of(page, job)
     expect(row.locator(".jp-Slurm-user")).to_have_text(other)

@@ -76,7 +76,7 @@ def test_a_log_in_is_made_in_the_browser(
 
     expect(dialog(page).locator("p")).to_have_text(re.compile(r"^gateway \(.*\) asks:$"))
     expect(dialog(page)).to_contain_text("Password:")
-    expect(status).to_have_text("Slurm: log-in to far wanted")
+    expect(status).to_have_text("Slurm: login to far required")
     screenshot(page, "prompt-password")
     axe(page, ".jp-Slurm-promptDialog")
     page.reload()

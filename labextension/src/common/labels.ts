@@ -44,7 +44,7 @@ export function statusSummary(trans: TranslationBundle, model: IJobsModel): stri
 function linkText(trans: TranslationBundle, model: IJobsModel): string {
   const asking = pendingPrompt(model);
   if (asking) {
-    return trans.__("log-in to %1 wanted", asking.cluster);
+    return trans.__("login to %1 required", asking.cluster);
   }
   const [lost, connecting] = (["lost", "connecting"] as const).map((state) =>
     model.clusters.find(({ connection }) => connection?.state === state),
@@ -90,7 +90,7 @@ export function promptHead(trans: TranslationBundle, { kind, host, questions }: 
 
 /** Return the title of the dialog that shows a prompt. */
 export function promptTitle(trans: TranslationBundle, { cluster }: IPrompt): string {
-  return trans.__("Log-in to %1", cluster);
+  return trans.__("Login to %1", cluster);
 }
 
 /** Return the question before a login ends. */
@@ -111,7 +111,7 @@ export function usersText(trans: TranslationBundle, { users = [] }: ICluster): s
 
 /** Return the users of a login, and the consequence of its end for them. */
 export function disconnectBody(trans: TranslationBundle, cluster: ICluster): string {
-  const meaning = trans.__("Jobs go on; what runs there next needs a new log-in.");
+  const meaning = trans.__("Jobs keep running. The next command on the cluster needs a new login.");
   return `${usersText(trans, cluster)}.\n${meaning}`;
 }
 
@@ -149,7 +149,7 @@ export function jobState(trans: TranslationBundle, job: IJob): string {
   if (!isReleased(job)) {
     return job.state;
   }
-  return isFinished(job.state) ? trans.__("given back") : trans.__("being given back");
+  return isFinished(job.state) ? trans.__("released") : trans.__("being released");
 }
 
 /** Return the time that a released allocation has used, and the reason of its release. */
@@ -164,7 +164,7 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
     );
   }
   if (job.released === "forgotten") {
-    lines.push(trans.__("Its kernel was killed, and nobody came back for it."));
+    lines.push(trans.__("Its kernel was killed and did not start again."));
   }
   return lines;
 }

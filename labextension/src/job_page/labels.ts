@@ -65,7 +65,7 @@ export function timelineEvents(
   }
   if (job.start_time !== null && stateKind(job.state) !== "pending") {
     const what = job.restarts
-      ? trans._n("Started anew (%1 restart)", "Started anew (%1 restarts)", job.restarts)
+      ? trans._n("Started again (%1 restart)", "Started again (%1 restarts)", job.restarts)
       : trans.__("Started");
     add(job.start_time, what, "running", job.nodes ? trans.__("on %1", job.nodes) : "");
   }
@@ -263,7 +263,7 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
         .join(", "),
     ]),
     [
-      trans.__("Told by"),
+      trans.__("Source"),
       report.source === null ? null : (sources[report.source] ?? report.source),
     ],
   ]);

@@ -79,7 +79,7 @@ function useSearch(
       setSearch({ ...NO_SEARCH, text });
       if (text !== "") {
         const found = findLine(log.lines, text, log.lines.length - 1, -1);
-        const message = found < 0 ? trans.__("Not found here; Enter looks further up.") : "";
+        const message = found < 0 ? trans.__("Not found in this part. Press Enter to search further up.") : "";
         setSearch({ text, line: found < 0 ? null : log.first + found, message });
       }
     },
@@ -177,7 +177,7 @@ function Above({ log, page, trans }: ILogProps & { log: Log }): React.ReactEleme
       {log.isFull
         ? trans.__("What was printed before is only in the file: %1", page.job?.stdout ?? "")
         : trans.__(
-            "The last %1 of %2 are here; scrolling up reads more.",
+            "Showing the last %1 of %2. Scroll up to load more.",
             formatSize(log.end - log.before),
             formatSize(log.size),
           )}

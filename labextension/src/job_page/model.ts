@@ -194,7 +194,7 @@ export class JobPage extends Model {
       this._key = null;
       return made;
     } catch (error) {
-      const problem = toProblem(error, "Press it again: there will be one job, not two.");
+      const problem = toProblem(error, "Press the button again. Only one job will be submitted.");
       if (problem.type?.startsWith("urn:jupyter-slurm:")) {
         this._key = null; // the agent has answered
       }

@@ -140,7 +140,7 @@ export function Steps({ page, job, trans, open }: IPartsProps): React.ReactEleme
     <RequestResult trans={trans} request={request}>
       {(steps) =>
         steps.length === 0 ? (
-          <p className="jp-Slurm-aside">{trans.__("No step was started here.")}</p>
+          <p className="jp-Slurm-aside">{trans.__("No step was started in this allocation.")}</p>
         ) : (
           <Table {...{ heads, trans, open }} rows={steps.map(stepRow)} />
         )

@@ -81,7 +81,7 @@ export function actQuestion(
   const lost =
     act === "cancel"
       ? trans.__("What they have not written by then is lost.")
-      : trans.__("They end now and begin anew: what they have not written by then is lost.");
+      : trans.__("The jobs stop now and start again. Unsaved work will be lost.");
   return {
     title: `${actLabel(trans, act, jobs.length)}?`,
     body: [lost, ...listed(trans, names)].join("\n"),

@@ -57,7 +57,7 @@ export function addJobCommands(
     label: trans.__("Cancel Job…"),
     isEnabled: () => model.jobs.some(({ state }) => isCancellable(state)),
     execute: async (args) => {
-      const [title, go] = [trans.__("Cancel which job?"), trans.__("Go on")];
+      const [title, go] = [trans.__("Cancel which job?"), trans.__("Continue")];
       const job = findJob(args) ?? (await chooseJob(trans, title, go, model));
       await (job && cancelJob(trans, model, job));
     },

@@ -54,7 +54,7 @@ export async function enterTimeLimit(
 export async function enterJobId(trans: TranslationBundle): Promise<string> {
   const { value } = await InputDialog.getText({
     title: trans.__("Open a job"),
-    label: trans.__("Job id"),
+    label: trans.__("Job ID"),
     okLabel: trans.__("Open"),
   });
   return value?.trim() ?? "";

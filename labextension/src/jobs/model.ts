@@ -252,7 +252,7 @@ export class JobsModel extends Model implements IJobsModel {
       await this._options.api.disconnect(cluster.id);
       this._problem = null;
     } catch (error) {
-      this._problem = toProblem(error, "Whether the log-in has ended is not known: look again.");
+      this._problem = toProblem(error, "It is not known whether the login has ended. Refresh the list.");
     }
     this._changed.emit();
   }

@@ -88,7 +88,7 @@ function Panel(props: IPanelProps): React.ReactElement {
     <>
       <div className="jp-Slurm-title">
         <h2>
-          {table.showsAllUsers ? trans.__("Everybody's Slurm jobs") : trans.__("My Slurm jobs")}
+          {table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs")}
         </h2>
         <span>
           {acts.widen && (

@@ -62,14 +62,14 @@ export async function addKernel(
 async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
   try {
     const known = await api.kernelSpecs();
-    const [title, button] = [trans.__("Which kernel is to be removed?"), trans.__("Go on")];
+    const [title, button] = [trans.__("Which kernel is to be removed?"), trans.__("Continue")];
     const spec = await chooseKernel(trans, title, button, known);
     if (spec === null) {
       return;
     }
     const question = trans.__("Remove the kernel “%1”?", spec.display_name);
     const body = trans.__(
-      "Notebooks that use it ask for another one. Where it runs now, it goes on.",
+      "Notebooks that use it will ask for another kernel. Running kernels keep running.",
     );
     if (await confirmEnd(question, body, trans.__("Keep it"), trans.__("Remove"))) {
       await api.removeKernel(spec.name);

@@ -63,8 +63,8 @@ async function reportFailure(trans: TranslationBundle, act: () => Promise<void>)
 /** Ask whether a notebook is to stay with its kernel, and cancel its move then. */
 export async function confirmGiveUp({ moves, trans }: IMoveActs, move: IMove): Promise<void> {
   const question = trans.__("Stay with the kernel that the notebook has?");
-  const body = trans.__("%1\nThe allocation that it waits for is given back.", moveNotice(move));
-  if (await confirmEnd(question, body, trans.__("Go on"), trans.__("Stay"))) {
+  const body = trans.__("%1\nThe allocation that it waits for is released.", moveNotice(move));
+  if (await confirmEnd(question, body, trans.__("Continue"), trans.__("Stay"))) {
     await reportFailure(trans, () => moves.giveUp(move));
   }
 }
@@ -99,7 +99,7 @@ async function move(acts: IMoveActs): Promise<void> {
     return;
   }
   const about = trans.__(
-    "“%1” works here until the kernel is there. Its cells run on the node from then on.",
+    "“%1” keeps its present kernel until the kernel on the node is ready. Then its cells run on the node.",
     PathExt.basename(notebook),
   );
   const wish = await askForMove(acts, notebook, kernels, { title, about, label: trans.__("Move") });
@@ -136,7 +136,7 @@ async function followUp(acts: IMoveActs, notebook: string | null): Promise<void>
     return;
   }
   const about = trans.__(
-    "“%1” works on until another allocation is there, and goes on in that. The one that it has is given back then.",
+    "“%1” keeps working until the other allocation has started. Then it continues in that one, and the present one is released.",
     PathExt.basename(notebook),
   );
   const title = trans.__("Ask for a Follow-Up Allocation");
@@ -164,7 +164,7 @@ async function chooseNotebookOf(
   if (matching.length === 0) {
     throw new Error(trans.__("No open notebook has a kernel in this allocation."));
   }
-  const [title, button] = [trans.__("Ask for which notebook?"), trans.__("Go on")];
+  const [title, button] = [trans.__("Ask for which notebook?"), trans.__("Continue")];
   const paths = matching.map(({ path }) => path);
   return chooseNotebook(trans, title, button, paths);
 }
@@ -240,13 +240,13 @@ export function addMoveCommands(acts: IMoveActs, palette: ICommandPalette | null
   };
   commands.addCommand(CommandIDs.move, {
     label: trans.__("Move Notebook to a GPU Kernel…"),
-    caption: trans.__("Go on in a kernel on a cluster, with chosen variables"),
+    caption: trans.__("Continue in a kernel on a cluster, with chosen variables"),
     isEnabled: () => notebookPath(acts.front()) !== null,
     execute: () => reportFailure(trans, () => move(acts)),
   });
   commands.addCommand(CommandIDs.followUp, {
     label: trans.__("Ask for a Follow-Up Allocation…"),
-    caption: trans.__("Go on in another allocation before this one reaches its time limit"),
+    caption: trans.__("Continue in another allocation before this one reaches its time limit"),
     isEnabled: ({ allocation }) => allocation !== undefined || isOurs(),
     execute: ({ cluster, allocation }) =>
       reportFailure(trans, async () => {

@@ -66,7 +66,7 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> 
       this._names.ariaInvalid = String(isWrong);
       hint.className = isWrong ? "jp-Slurm-problem" : "jp-Slurm-aside";
       hint.textContent = isWrong
-        ? trans.__("These are no names of variables.")
+        ? trans.__("Not valid variable names.")
         : trans.__(
             "Names with commas between them; functions and classes of the notebook, too. Empty: none.",
           );
@@ -77,7 +77,7 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> 
     if (this._kernel !== null) {
       this.node.append(labelled(trans.__("Kernel"), this._kernel));
     }
-    this.node.append(labelled(trans.__("Variables to take along"), this._names), hint);
+    this.node.append(labelled(trans.__("Variables to send"), this._names), hint);
   }
 
   getValue(): IMoveChoice {

@@ -16,7 +16,7 @@ function buttonsOf(
   { kind, questions }: IPrompt,
 ): Partial<Dialog.IOptions<string[]>> {
   if (questions.length === 0) {
-    const cancel = Dialog.cancelButton({ label: trans.__("Cancel the log-in") });
+    const cancel = Dialog.cancelButton({ label: trans.__("Cancel the login") });
     return { buttons: [cancel, Dialog.okButton({ label: trans.__("Hide") })], defaultButton: 1 };
   }
   if (kind === "host-key") {

@@ -62,7 +62,7 @@ export class PromptQueue {
       if (answers !== null && !(error instanceof RequestError)) {
         this._prompts.set(prompt.id, prompt); // the answer did not arrive; an answer that was refused would be refused again
       }
-      return toProblem(error, "An answer can be given anew as long as it is waited for.");
+      return toProblem(error, "You can answer again while the host waits for the answer.");
     }
   }
 }

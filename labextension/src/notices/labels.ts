@@ -56,7 +56,7 @@ function jobPhrase(trans: TranslationBundle, job: IJob): string {
 
 function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, now: number): string {
   if (job === null) {
-    return trans.__("%1 asks for the log-in to %2.", prompt?.host ?? "", prompt?.cluster ?? "");
+    return trans.__("%1 asks for the login to %2.", prompt?.host ?? "", prompt?.cluster ?? "");
   }
   const name = jobPhrase(trans, job);
   switch (kind) {

@@ -18,11 +18,11 @@ function words(trans: TranslationBundle): Readonly<Record<string, readonly [stri
     nearLimitMinutes: [
       trans.__("Minutes before the time limit"),
       trans.__(
-        "How long before its time limit a job is near it. Of short jobs this is told when a quarter of their time is left.",
+        "Time before the limit at which a job is near it. For short jobs: when a quarter of their time is left.",
       ),
     ],
     loginWanted: [
-      trans.__("Log-in wanted"),
+      trans.__("Login required"),
       trans.__(
         "Tell when a host asks for a password or a second factor while the page is hidden. Where the page is seen, a dialog asks.",
       ),

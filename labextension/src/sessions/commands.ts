@@ -110,7 +110,7 @@ export function addLaunchCommands(
   const find = (id: string): ICluster =>
     model.clusters.find((each) => each.id === id) ?? { id, name: id, poll: { error: null } };
   const choose = async (): Promise<string> => {
-    const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Go on")];
+    const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Continue")];
     return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
   };
   commands.addCommand(CommandIDs.launch, {

@@ -46,7 +46,7 @@ export function sessionState(trans: TranslationBundle, job: SessionJob): string 
     case "reconnecting":
       return trans.__("link lost, connecting again");
     case "unreachable":
-      return trans.__("ready, but not reached from here");
+      return trans.__("ready, but not reached from this computer");
     case "ending":
       return trans.__("ending");
     case "ended":
@@ -116,7 +116,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
     const remaining = formatDuration(session.ends - now);
     lines.unshift(
       session.resume
-        ? trans.__("In %1 it begins anew, and what its kernels have in memory is lost.", remaining)
+        ? trans.__("It starts again in %1. The memory of its kernels will be lost.", remaining)
         : trans.__("It ends in %1, with all that runs in it.", remaining),
     );
   }
@@ -146,7 +146,7 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
     const remaining = formatDuration(job.start_time + job.time_limit - now);
     facts.push(trans.__("%1 left", remaining));
   }
-  facts.push(trans.__("ends when nobody has used it for %1", formatDuration(job.session.idle)));
+  facts.push(trans.__("ends after %1 without use", formatDuration(job.session.idle)));
   return facts;
 }
 

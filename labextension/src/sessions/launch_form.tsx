@@ -83,7 +83,7 @@ function Fields(props: {
   const byDefault = defaultPartition(choices);
   const ofSlurm = trans.__("as Slurm chooses");
   const folder = cluster.connection
-    ? trans.__("On the cluster. Empty: your home folder there.")
+    ? trans.__("On the cluster. Empty: your home folder on the cluster.")
     : trans.__("Empty: that of this Jupyter server.");
   return (
     <>
@@ -144,7 +144,7 @@ function Fields(props: {
         {...of("name", trans.__("Name"), trans.__("Empty: jupyter-1, jupyter-2 and so on."))}
       />
       <TextField
-        {...of("idle", trans.__("Idle minutes"), trans.__("It ends when nobody uses it so long."))}
+        {...of("idle", trans.__("Idle minutes"), trans.__("The session ends after this time without use."))}
         numeric
       />
     </>
@@ -252,7 +252,7 @@ function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactE
           <button
             type="button"
             className="jp-mod-styled jp-mod-minimal"
-            title={trans.__("A kernel of notebooks here, which runs on such a node")}
+            title={trans.__("A kernel for notebooks on this computer that runs on such a node")}
             disabled={isWrong}
             onClick={() => {
               addKernel(cluster, form);

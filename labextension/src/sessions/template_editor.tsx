@@ -26,7 +26,7 @@ function Template(props: ITemplateSurroundings & { readonly text: string }): Rea
   if (template === null) {
     return (
       <p role="alert" className="jp-Slurm-problem">
-        {trans.__("This file is no template of a session, or of a later version.")}
+        {trans.__("This file is not a session template, or it is from a later version.")}
       </p>
     );
   }

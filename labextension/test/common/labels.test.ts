@@ -66,7 +66,7 @@ describe("the status bar", () => {
       questions: [{ text: "Code:", echo: false }],
     } as unknown as IPrompt;
     expect(said({ clusters: [far("connecting")], prompts: [asked] })).toBe(
-      "Slurm: log-in to far wanted",
+      "Slurm: login to far required",
     );
     expect(said({ clusters: [far("connecting")], prompts: [{ ...asked, questions: [] }] })).toBe(
       "Slurm: logging in to far",

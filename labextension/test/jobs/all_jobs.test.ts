@@ -124,11 +124,11 @@ describe("the jobs of everybody", () => {
     await vi.waitFor(() => {
       expect(node.querySelectorAll(".jp-Slurm-body [role=row]")).toHaveLength(1);
     });
-    button("Everybody's").click();
+    button("All users").click();
     await vi.waitFor(() => {
       expect(node.querySelectorAll(".jp-Slurm-body [role=row]")).toHaveLength(3);
     });
-    expect(node.querySelector("h2")?.textContent).toBe("Everybody's Slurm jobs");
+    expect(node.querySelector("h2")?.textContent).toBe("Slurm jobs of all users");
     expect(node.querySelectorAll(".jp-Slurm-action button")).toHaveLength(1);
     expect(node.querySelectorAll("button.jp-Slurm-fold")).toHaveLength(0);
     expect(node.querySelector("img")).toBeNull();

@@ -92,7 +92,7 @@ describe("what the model knows of log-ins", () => {
     agent.failure = new TypeError("Failed to fetch");
     await model.answer(GATEWAY, ["hush"]);
     expect(model.prompts).toEqual([GATEWAY]);
-    expect(model.problem?.hint).toContain("given anew");
+    expect(model.problem?.hint).toContain("answer again");
     agent.failure = new RequestError({ status: 403, title: "403 Forbidden" });
     await model.answer(GATEWAY, ["hush"]);
     expect(model.prompts).toEqual([]);

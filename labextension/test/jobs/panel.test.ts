@@ -120,9 +120,9 @@ describe("what is shown", () => {
       row.querySelector(".jp-Slurm-reason")?.textContent,
     ]);
     expect(shown).toEqual([
-      ["done", "given back", "Used 1:00 of 1:00:00."],
-      ["done", "given back", "Used 1:00.Its kernel was killed, and nobody came back for it."],
-      ["running", "being given back", ""],
+      ["done", "released", "Used 1:00 of 1:00:00."],
+      ["done", "released", "Used 1:00.Its kernel was killed and did not start again."],
+      ["running", "being released", ""],
       ["failed", "TIMEOUT", "too long"],
       ["cancelled", "CANCELLED", ""],
     ]);

@@ -144,14 +144,14 @@ describe("the commands that move a notebook", () => {
 
   it("ask where to and what comes along, and tell how far it is until it is there", async () => {
     const moving = commands.execute(CommandIDs.move);
-    const found = await dialog("Variables to take along");
+    const found = await dialog("Variables to send");
     expect([...found.querySelectorAll("option")].map(({ text }) => text)).toEqual([HOSTILE, "B"]);
     expect(found.querySelector("img")).toBeNull();
     for (const wrong of ["1x", "x.y", "x; y"]) {
       const input = type(found, wrong);
       expect(input.ariaInvalid).toBe("true");
       expect(document.getElementById(input.getAttribute("aria-describedby")!)?.textContent).toBe(
-        "These are no names of variables.",
+        "Not valid variable names.",
       );
       expect(found.querySelector<HTMLButtonElement>(".jp-mod-accept")!.disabled).toBe(true);
     }
@@ -180,7 +180,7 @@ describe("the commands that move a notebook", () => {
   it("tell why it was refused, and why it failed", async () => {
     mover.failure = new RequestError({ detail: HOSTILE, hint: "Go on without it." });
     const moving = commands.execute(CommandIDs.move);
-    press(await dialog("Variables to take along"));
+    press(await dialog("Variables to send"));
     const refusal = await dialog("The notebook was not moved");
     expect(refusal.textContent).toContain(HOSTILE);
     expect(refusal.querySelector("img")).toBeNull();
@@ -199,7 +199,7 @@ describe("the commands that move a notebook", () => {
     for (const text of ["Nothing was requested from Slurm: lock cannot be sent.", "long ".repeat(40)]) {
       mover.later();
       const moving = commands.execute(CommandIDs.move);
-      const found = await dialog("Variables to take along");
+      const found = await dialog("Variables to send");
       const before = mover.asked.at(-1)?.in ?? [];
       expect(found.querySelector("input")!.value).toBe(before.length > 0 ? "x, lock" : "");
       type(found, "x, lock");
@@ -269,7 +269,7 @@ describe("the commands that move a notebook", () => {
     expect(followUpActions(trans, commands, { isNearEnd: false, job })).toEqual([]);
     for (const ask of asks) {
       ask();
-      const found = await dialog("Variables to take along");
+      const found = await dialog("Variables to send");
       expect(found.querySelector("select")).toBeNull();
       type(found, "x");
       press(found);

@@ -123,7 +123,7 @@ describe("the dialogs of a log-in", () => {
     );
     const node = await shown();
     expect(node.querySelector("img, b")).toBeNull();
-    expect(node.querySelector(".jp-Dialog-header")?.textContent).toBe("Log-in to far");
+    expect(node.querySelector(".jp-Dialog-header")?.textContent).toBe("Login to far");
     expect(node.querySelector(".jp-Slurm-prompt p")?.textContent).toBe("gateway asks:");
     expect([...node.querySelectorAll(".jp-Slurm-said")].map((each) => each.textContent)).toEqual([
       HOSTILE,

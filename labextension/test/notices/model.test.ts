@@ -224,7 +224,7 @@ describe("notices", () => {
     tab.isHidden = true;
     await tab.see();
     await tab.see();
-    expect(tab.texts).toEqual(["gateway asks for the log-in to far."]);
+    expect(tab.texts).toEqual(["gateway asks for the login to far."]);
     expect(describeNotices(trans, tab.told.flat(), 0)[0]?.isLogin).toBe(true);
   });
 

@@ -364,7 +364,7 @@ describe("a template", () => {
     file.text = "[]";
     contentChanged.emit();
     await vi.waitFor(() => {
-      expect(node.querySelector("[role=alert]")?.textContent).toContain("no template");
+      expect(node.querySelector("[role=alert]")?.textContent).toContain("not a session template");
     });
   });
 });

@@ -142,7 +142,7 @@ describe("the words of a session", () => {
     const near = { ...ready, session: { ...ready.session, ends: 500 } };
     expect(sessionReason(trans, near, 200)).toEqual(["It ends in 5:00, with all that runs in it."]);
     const again = { ...near, session: { ...near.session, resume: 3 } };
-    expect(sessionReason(trans, again, 200)[0]).toContain("In 5:00 it begins anew");
+    expect(sessionReason(trans, again, 200)[0]).toContain("It starts again in 5:00");
   });
 
   it("tell the steps with their times, and those to come", () => {

@@ -78,7 +78,7 @@ export function OwnerFilter({ table, trans }: IOwnerFilterProps): React.ReactEle
   }
   const choices = [
     [false, trans.__("Mine")],
-    [true, trans.__("Everybody's")],
+    [true, trans.__("All users")],
   ] as const;
   return (
     <>
