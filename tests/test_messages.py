@@ -14,25 +14,13 @@ from jupyter_slurm import errors
 
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
-# Packages and modules whose messages follow the rules, and those that are still to be reworded.
+# Packages and modules whose errors follow the rules.
 COVERED = (
-    "agent",
-    "client",
-    "domain",
-    "embedded",
-    "errors.py",
-    "kernels",
-    "magics",
-    "runner",
-    "server",
-    "services",
-    "sites",
-    "transport",
-    "widgets",
+    *("agent", "cli", "client", "domain", "embedded", "errors.py", "kernels", "magics", "runner", "server", "services"),
+    *("sites", "transport", "widgets"),
 )
-NOT_COVERED = ("cli",)
-# Those whose notices, findings and advice have the words of errors, too.
-NOTICES_COVERED = ("agent", "domain", "embedded", "services", "sites", "transport")
+# Those whose other texts follow them, too. Cards, widgets and the panel have a style of their own.
+WITH_NOTICES = ("agent", "cli", "domain", "embedded", "errors.py", "services", "sites", "transport")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
@@ -44,9 +32,7 @@ _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost",
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
 # A name from a file or a line (`nodes.names: …`, `sweep=…`) and a command keep their letters.
-_OPENING = re.compile(
-    r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |(?:launcher|stage|sweep|sync)="
-)
+_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |[a-z]+=")
 _ENDING = re.compile(r"[.?…][)'\"`]*(?:\s?\{\})?$|:\s?(?:\{\})+$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 
@@ -135,7 +121,7 @@ def test_messages_are_sentences_with_an_instruction() -> None:
 def test_notices_and_findings_have_plain_words() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {fault}: {text!r}"
-        for path in find_modules(*NOTICES_COVERED)
+        for path in find_modules(*WITH_NOTICES)
         for line, text in find_prose(ast.parse(path.read_text("utf-8")))
         for fault in find_refused(text)
         if text not in QUOTED
@@ -145,7 +131,7 @@ def test_notices_and_findings_have_plain_words() -> None:
 
 def test_all_packages_are_known() -> None:
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"locale"}
-    assert packages == {name for name in COVERED + NOT_COVERED if not name.endswith(".py")}
+    assert packages == {name for name in COVERED if not name.endswith(".py")}
 
 
 def test_a_riddle_is_refused() -> None:

@@ -1,1 +1,1 @@
-"""Remote kernels: the program that the kernelspec starts on this machine, and its provisioner in the Jupyter server."""
+"""Remote kernels: the program that the kernelspec starts on this computer, and its provisioner in the Jupyter server."""

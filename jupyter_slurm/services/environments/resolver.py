@@ -295,7 +295,7 @@ def _modules(requested: str) -> Environment:
     names = [name for name in requested[len(MODULE_PREFIX) :].split(",") if name]
     if not names or any(name.startswith("-") or not name.isprintable() or " " in name for name in names):
         raise UsageError(
-            printable(f"env={requested} does not name modules."),
+            printable(f"`env={requested}` does not name modules."),
             hint=f"For example env={MODULE_PREFIX}gcc/12,python/3.11.",
         )
     return Environment.described(requested, {"modules": names})

@@ -1,1 +1,1 @@
-"""Tunnels: ports of nodes on this machine."""
+"""Tunnels: ports of nodes on this computer."""
