@@ -14,13 +14,9 @@ from jupyter_slurm import errors
 
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
-# Packages and modules whose errors follow the rules.
-COVERED = (
-    *("agent", "cli", "client", "domain", "embedded", "errors.py", "kernels", "magics", "runner", "server", "services"),
-    *("sites", "transport", "widgets"),
-)
-# Those whose other texts follow them, too. Cards, widgets and the panel have a style of their own.
-WITH_NOTICES = ("agent", "cli", "domain", "embedded", "errors.py", "services", "sites", "transport")
+# Packages and modules whose messages follow the rules, and those that are still to be reworded.
+COVERED = ("agent", "cli", "config.py", "domain", "embedded", "errors.py", "services", "sites", "transport")
+NOT_COVERED = ("client", "kernels", "magics", "runner", "server", "widgets")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
@@ -32,7 +28,7 @@ _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost",
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
 # A name from a file or a line (`nodes.names: …`, `sweep=…`) and a command keep their letters.
-_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |[a-z]+=")
+_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|[a-z_.]+: |(?:sbatch|scontrol|sacctmgr|scancel|srun|rsync) |[a-z_]+=")
 _ENDING = re.compile(r"[.?…][)'\"`]*(?:\s?\{\})?$|:\s?(?:\{\})+$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 
