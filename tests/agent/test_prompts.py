@@ -147,7 +147,7 @@ def test_an_answer_from_elsewhere_ends_the_waiting_here(
         other = pool.submit(elsewhere)
         assert door()["id"] == "local"
         other.result()
-    assert "answered somewhere else" in capsys.readouterr().out
+    assert "answered elsewhere" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["keyboard-interactive", "password", "passphrase", "host-key"])

@@ -151,7 +151,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     assert said("%%sbatch --open-mode ap") == ["word"]
     assert said("%%sbatch sho") == ["show the exact command line and script, submit nothing"]
     assert said("%%sbatch after=hel") == [f"Job {known['held']} (train)"]
-    assert said("%slurm use loc") == ["this machine"]
+    assert said("%slurm use loc") == ["this computer"]
     assert said("%slurm image build a:1 environment repl") == ["make it anew where there is one of that name"]
     assert said("%%remote now") == ["do not wait: the cell's output appears below it while other cells run"]
 

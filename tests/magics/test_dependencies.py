@@ -61,7 +61,7 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
         told = kernel.run(waiting)  # no wait for a condition that can never be met
         assert told.error == "JobFailed"
         assert "ended as FAILED" in told.traceback
-    assert "1 is no job" in kernel.run("jupyter_slurm.wait([1])").traceback
+    assert "1 is not a job" in kernel.run("jupyter_slurm.wait([1])").traceback
     kernel.ok("never.cancel(); four.cancel()")
     told = kernel.run("jupyter_slurm.wait([good, bad, pair], timeout=60)")
     assert told.error == "JobFailed"

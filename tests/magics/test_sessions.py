@@ -121,7 +121,7 @@ def test_an_interrupt_asks_whether_it_is_to_be_kept(
     kernel: Any, slurm: Any, environment: dict[str, str], wait_for: WaitFor
 ) -> None:
     command = ["setsid", "--ctty", "--wait", sys.executable, "-m", "jupyter_slurm.cli.main", "launch", "-p", "arandu"]
-    for answer, said in (("k", "goes on"), ("c", "was cancelled")):
+    for answer, said in (("k", "keeps running"), ("c", "was cancelled")):
         words = ["--begin=now+3600", f"name=asked-{answer}", "noopen"]
         dialogue = [("pending: .*", "\x03"), (r"\[c/k\]", answer)]
         done = converse([*command, *words], {**os.environ, **environment}, dialogue)

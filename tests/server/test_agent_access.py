@@ -230,7 +230,7 @@ def test_what_is_not_for_browsers_is_not_passed_on(server: Any) -> None:
         server.api("v1/sessions/20260101-000000-00000000/way"),
         headers={"Authorization": f"token {server.token}"},
     )
-    assert (answer.status_code, answer.json()["detail"]) == (404, "There is nothing at this address.")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "This URL does not exist.")
 
 
 def test_every_body_is_checked(server: Any, client: httpx.Client, operations: list[tuple[str, str]]) -> None:

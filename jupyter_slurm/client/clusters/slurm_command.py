@@ -64,7 +64,7 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
         raise
     except KeyboardInterrupt:
         left = "" if repeatable and argv[0] != "scancel" else "; its effect is unknown"
-        raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
+        raise WaitInterrupted(f"Interrupted: {argv[0]} has not answered{left}.") from None
 
 
 def retry_when_allowed(subject: str, request: Callable[[], _T]) -> _T:

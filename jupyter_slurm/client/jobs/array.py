@@ -125,7 +125,9 @@ class ArrayJob(Job, is_array=True):
 
     def __getattr__(self, name: str) -> NoReturn:
         if name == "parameters":
-            raise AttributeError("those of one task: job[3].parameters; of all, with what came of them: job.table()")
+            raise AttributeError(
+                "An array has no parameters. Use job[3].parameters for one task, or job.table() for all."
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __bool__(self) -> bool:
@@ -162,7 +164,7 @@ class ArrayJob(Job, is_array=True):
         if isinstance(index, slice):
             return self._slice(index)
         if isinstance(index, bool) or not isinstance(index, int):
-            raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
+            raise TypeError(f"{index!r} is not an index of a task. Use for example job[3].")
         if self.id is None:
             raise JobNotFound(
                 "This job has no job ID yet: sbatch has not answered.", hint="Use job.refresh() to ask again."

@@ -60,7 +60,9 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
             left = _MAX_WAIT_S if deadline is None else min(_MAX_WAIT_S, deadline - time.monotonic())
             if left <= 0:
                 number = sum(len(group.remaining) for group in groups)
-                raise TimeoutError(f"{number} of {len(items)} jobs are not over after {timeout:g} s. They go on.")
+                raise TimeoutError(
+                    f"{number} of {len(items)} jobs have not ended after {timeout:g} s. They keep running."
+                )
             over = [job for group in _groups_with_news(news, left) or groups for job in group.ended()]
             yield from sorted(over, key=_end_order)
 

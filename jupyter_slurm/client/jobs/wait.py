@@ -76,7 +76,9 @@ def wait_and_print(
                 refuse_in_vain(follower.data)
                 left = _WAIT_STEP_S if deadline is None else min(_WAIT_STEP_S, deadline - time.monotonic())
                 if left <= 0:
-                    raise TimeoutError(f"{job.title} is not over after {timeout:g} s: {job.data['state']}. It goes on.")
+                    raise TimeoutError(
+                        f"{job.title} has not ended after {timeout:g} s: {job.data['state']}. It keeps running."
+                    )
                 if printer is None:
                     follower.ended.wait(left)
                 else:

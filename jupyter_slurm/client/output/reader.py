@@ -97,7 +97,7 @@ class OutputReader:
 
     def _request(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
         if stream not in _TASK_STREAM_HINTS:
-            raise ValueError(f"a job has stdout and stderr, no {stream!r}")
+            raise ValueError(f"A job has stdout and stderr, not {stream!r}.")
         try:
             return self._client.get_bytes(self._path, {"stream": stream, "offset": offset, "limit": limit})
         except JobOutputMissing as error:

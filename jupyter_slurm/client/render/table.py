@@ -73,7 +73,7 @@ class Table(Sequence[Row]):
         if isinstance(key, int):
             return dict(zip(self.columns, self.rows[key], strict=True))
         if key not in self.columns:
-            raise KeyError(f"no column {key!r}; there are: {', '.join(self.columns)}")
+            raise KeyError(f"There is no column {key!r}. Columns: {', '.join(self.columns)}.")
         index = self.columns.index(key)
         return [row[index] for row in self.rows]
 

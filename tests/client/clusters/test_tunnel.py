@@ -67,7 +67,7 @@ def test_a_tunnel_says_where_it_is_and_where_it_leads() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"proven": False}, "cannot be proven"),
+        ({"proven": False}, "cannot be verified"),
         ({"state": "broken", "message": "<b>gone</b>"}, "(broken: <b>gone</b>)"),
         ({"job": None, "node": None, "way": "login"}, "port 8888 of the login node"),
         ({"job": None, "node": "gateway", "way": "hop"}, "port 8888 of gateway"),
@@ -100,7 +100,7 @@ def test_a_host_on_the_way_is_told_from_a_job(
     asked = client.asked[-1][1]
     assert (asked["job"], asked["node"]) == (host if host.startswith("12") else None, node)
     if host.startswith("12"):
-        with pytest.raises(UsageError, match="no host on the way"):
+        with pytest.raises(UsageError, match="is not a jump host"):
             jupyter_slurm.tunnel(8888, host)
     else:
         assert jupyter_slurm.tunnel(8888, host).port == 8000

@@ -141,7 +141,7 @@ def test_a_client_that_does_not_read_costs_no_more_memory_than_is_set(front: Any
         assert _resident(front.process.pid) - before < 150 << 20
         lost = 300_000_000 - heard.count("x")
         assert 100_000_000 < lost < 270_000_000
-        told = re.search(r"\[([\d.]+) MiB of this cell's output came while somebody who is connected did not", heard)
+        told = re.search(r"\[([\d.]+) MiB of this cell's output arrived while a connected client did not", heard)
         assert told
         assert abs(float(told[1]) - lost / (1 << 20)) < 1
     assert front.run(lines).count("x") == 300_000_000, "the other one is gone"

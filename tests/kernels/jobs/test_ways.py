@@ -168,7 +168,7 @@ def test_not_a_line_is_lost_whatever_happens_on_the_way(
     before = kernel.said(cell).count(BACK)
     person.is_there = False
     os.kill(person.agent_pid, signal.SIGKILL)
-    wait_for(lambda: "asks for a log-in" in kernel.said(cell), "the cell says what is waited for")
+    wait_for(lambda: "asks for a login" in kernel.said(cell), "the cell says what is waited for")
     assert f"`jupyter slurm connect {SITE}`" in kernel.said(cell)
     person.is_there = True
     goes_on("the end of the agent")

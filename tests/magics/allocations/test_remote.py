@@ -168,7 +168,7 @@ def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_si
         kernel.answer = lambda: "n"
         kept = kernel.ok("%slurm disconnect far")
         assert f"1 other uses this log-in:\n    <b>.ipynb (notebook, process {os.getpid()}) since" in kept.stdout
-        assert kept.result["text/plain"] == "Nothing was done."
+        assert kept.result["text/plain"] == "Kept the login to far."
         assert "far  connected" in kernel.ok("%slurm list").result["text/plain"]
         kernel.answer = None  # as if a notebook is executed as a whole
         assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"]
@@ -219,7 +219,7 @@ def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site:
             wait_for(lambda asked=asked: is_told(asked), "that the link is waited for")
             kernel.manager.signal_kernel(signal.SIGINT)
             ran = kernel.end(asked)
-            assert (ran.error, ran.traceback) == ("WaitInterrupted", f"Interrupted: {who} had not answered.")
+            assert (ran.error, ran.traceback) == ("WaitInterrupted", f"Interrupted: {who} has not answered.")
         submitting = kernel.begin("%%sbatch as=job\n#!/bin/sh\ntrue")
         wait_for(lambda: is_told(submitting), "that the link is waited for")
     finally:

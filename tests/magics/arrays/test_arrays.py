@@ -111,7 +111,7 @@ def test_a_task_that_waits_is_cancelled_at_once_and_once_for_all(
         f"{told} CANCELLED {told[1:3]}"
     )
     ran = done.run("held[-6]")
-    assert (ran.error, "job[-1] is the last" in ran.traceback) == ("JobNotFound", True)
+    assert (ran.error, "job[-1] for the last one" in ran.traceback) == ("JobNotFound", True)
 
 
 def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:

@@ -285,7 +285,7 @@ def test_an_image_of_docker_becomes_one_of_the_others(
         ("kept:3", "docker"): saved.name,
     }
     assert registry.pulls("of/docker") == pulls
-    for path, why in ((saved, "is of `docker save`"), (short_path / "none", "This node has no file")):
+    for path, why in ((saved, "was written by `docker save`"), (short_path / "none", "This node has no file")):
         code, _, err = builder.run(act="pull", name="kept:4", runtime="charliecloud", **{"from": str(path)})
         assert (code, why in err) == (1, True), err
 

@@ -141,9 +141,9 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (short_path / "shim" / name).chmod(0o755)
     no = "docker://example.invalid/no/such:1".removeprefix("docker://")
     looks: list[tuple[Path, dict[str, str], str]] = [
-        (node.job("1", image=no), {}, f"the image {no} is not on this node"),
-        (node.job("1", bind=["/no/such"]), {}, "there is no /no/such on this node"),
-        (node.job("1", image="/no/such.sif"), {}, "there is no /no/such.sif on this node"),
+        (node.job("1", image=no), {}, f"The image {no} is not on this node"),
+        (node.job("1", bind=["/no/such"]), {}, "This node has no folder /no/such"),
+        (node.job("1", image="/no/such.sif"), {}, "This node has no image /no/such.sif"),
         (node.job("1"), {"PATH": f"{short_path}/shim"}, "The daemon of podman does not answer"),
         (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "This node has no podman"),
         (node.job("1"), {"PATH": "/nowhere"}, "This node has no docker nor podman nor apptainer nor singularity"),
@@ -156,7 +156,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
             {},
             "has no Python in /bin/true, or none that works; python=PATH names another one in it",
         ),
-        (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
+        (node.job(run=["/bin/zsh", "/x"]), {}, f"The image {node.docker.image} has no /bin/zsh"),
     ]
     for place, env, said in looks:
         code, _, err = node.run(place, *(["\udcff"] if said == "Only UTF-8" else []), **env)

@@ -500,7 +500,7 @@ def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_
     assert started.returncode == 0
     assert (project / "last").read_text() == "last\n"
     assert (project / "changed").exists(), "nothing is removed"
-    assert "the time limit is near" in said
+    assert "The time limit is near" in said
     assert f"in {local}" in said
     assert "1 file could not be copied" in said
     assert (local / "sub" / "y").read_text() == "lost?"
