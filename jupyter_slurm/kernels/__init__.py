@@ -1,1 +1,1 @@
-"""Remote kernels: the program that the kernelspec starts on this computer, and its provisioner in the Jupyter server."""
+"""Remote kernels: the program of the kernelspec on this computer, and its provisioner in the Jupyter server."""
