@@ -120,7 +120,7 @@ def _show(cluster: Cluster, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(job, indent=2))
     elif args.record:
-        from jupyter_slurm.client.jobs.record import Record
+        from jupyter_slurm.client.jobs.record_and_resubmission import Record
 
         print(Record(job))
     else:

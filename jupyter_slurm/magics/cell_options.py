@@ -18,7 +18,7 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.submission.variables import PackedVariables
+    from jupyter_slurm.client.submission.in_out_variables import PackedVariables
 
 __all__ = [
     "as_python",
@@ -77,7 +77,9 @@ def pack_cell_variables(
     """Return the packed variables of ``in=`` and ``out=``; ``given`` are names that each task gets otherwise."""
     if not {"in", "out"} & parsed.keywords.keys():
         return None
-    from jupyter_slurm.client.submission.variables import parcel  # imports pickle and more; few cells have variables
+    from jupyter_slurm.client.submission.in_out_variables import (
+        parcel,  # imports pickle and more; few cells have variables
+    )
 
     return parcel(parsed.keywords, namespace, settings().values_limit, array_variables)
 

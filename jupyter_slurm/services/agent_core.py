@@ -19,7 +19,7 @@ from jupyter_slurm.services.images.image_jobs import Images
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.tunnels.open_tunnels import Tunnels
+from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Core"]

@@ -29,7 +29,7 @@ from jupyter_slurm.domain.profile_tables import (
     VpnTable,
 )
 from jupyter_slurm.errors import ConfigError, UsageError
-from jupyter_slurm.sites.profile_checks import line_number, profile_names
+from jupyter_slurm.sites.profile_lines import line_number, profile_names
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = [

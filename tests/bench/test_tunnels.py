@@ -25,7 +25,7 @@ from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
-from jupyter_slurm.transport.tunnel.listeners import listen_on_port
+from jupyter_slurm.transport.tunnel.local_listeners import listen_on_port
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(600)]
 

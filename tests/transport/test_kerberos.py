@@ -13,8 +13,8 @@ from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_openssh.openssh_link import LoginTarget, OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
-from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.asyncio]
 

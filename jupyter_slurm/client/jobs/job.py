@@ -16,7 +16,7 @@ from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.attributes import JobAttributesMixin
 from jupyter_slurm.client.jobs.failure import failure
-from jupyter_slurm.client.jobs.record import RecordMixin, repeat
+from jupyter_slurm.client.jobs.record_and_resubmission import RecordMixin, repeat
 from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.output.follower import Follower

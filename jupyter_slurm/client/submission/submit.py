@@ -19,7 +19,7 @@ from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.terminal import printable
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.submission.variables import PackedVariables
+    from jupyter_slurm.client.submission.in_out_variables import PackedVariables
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 

@@ -13,7 +13,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
-from jupyter_slurm.services.clusters.completion import NameCompletion
+from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch

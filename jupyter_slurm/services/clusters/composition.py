@@ -12,7 +12,7 @@ from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
-from jupyter_slurm.services.clusters.completion import NameCompletion
+from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import ConfigError, NotConnected, PromptGone, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.clusters.completion import profile_names_to_api
+from jupyter_slurm.services.clusters.completion_names import profile_names_to_api
 from jupyter_slurm.services.clusters.remote_cluster import Site, SiteContext, unusable
 from jupyter_slurm.services.slurm.location import cluster_id, local_location, parse_cluster_file
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile

@@ -20,8 +20,8 @@ from jupyter_slurm.transport.ssh.via_openssh.hops import own_socket_path
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 from jupyter_slurm.transport.ssh.via_openssh.openssh_link import OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
-from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 __all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "route_hosts"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
-from jupyter_slurm.services.diagnostics.checks import job_folder, node_access, ports, python
+from jupyter_slurm.services.diagnostics.job_and_node_checks import job_folder, node_access, ports, python
 from jupyter_slurm.services.diagnostics.probe_job import node_findings, run_probe
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location

@@ -10,7 +10,7 @@ from jupyter_slurm.services.clusters.remote_cluster import Site
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
-    from jupyter_slurm.services.diagnostics.route_examination import Examination
+    from jupyter_slurm.services.diagnostics.login_examination import Examination
 
 __all__ = ["Examinations"]
 
@@ -37,7 +37,7 @@ class Examinations:
         AgentBusy
             Another examination of the cluster is in progress.
         """
-        from jupyter_slurm.services.diagnostics.route_examination import Examination  # imports paramiko, which is slow
+        from jupyter_slurm.services.diagnostics.login_examination import Examination  # imports paramiko, which is slow
 
         site = self._site(cluster)
         if cluster in self._running:
@@ -63,7 +63,7 @@ class Examinations:
         return self._last[cluster].to_api()
 
     async def admit(self, cluster: str, host: str) -> api.AdmitKeyResponse:
-        """Install the user's key on a host; see :func:`jupyter_slurm.services.diagnostics.route_examination.admit`."""
-        from jupyter_slurm.services.diagnostics.route_examination import admit
+        """Install the user's key on a host; see :func:`jupyter_slurm.services.diagnostics.login_examination.admit`."""
+        from jupyter_slurm.services.diagnostics.login_examination import admit
 
         return await admit(self._site(cluster), host)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.cluster_facts import Facts
+from jupyter_slurm.domain.free_resources import Resources
 from jupyter_slurm.domain.queries import limits
 from jupyter_slurm.domain.queries.cluster import Partition, nodes_argv, parse_nodes
 from jupyter_slurm.domain.queries.limits import Limits
-from jupyter_slurm.domain.resources import Resources
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.shared_query import SharedQuery

@@ -1,7 +1,7 @@
 """Sessions: a Jupyter or another server in a job, with the tunnel to it.
 
 The durable state is the job (``kind`` session) and the runner's files in the job directory.
-:mod:`jupyter_slurm.services.tunnels.open_tunnels` stores the tunnel. So any agent can restore a session.
+:mod:`jupyter_slurm.services.tunnels.local_tunnels` stores the tunnel. So any agent can restore a session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_com
 from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.sessions.protocols import SessionCluster
 from jupyter_slurm.services.slurm.client import printable
-from jupyter_slurm.services.tunnels.open_tunnels import Tunnels, owner
+from jupyter_slurm.services.tunnels.local_tunnels import Tunnels, owner
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging_rules
-from jupyter_slurm.domain.queries.disk_quota import DISK_SPACE_SCRIPT, parse_room
+from jupyter_slurm.domain.queries.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.domain.staging_rules import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord

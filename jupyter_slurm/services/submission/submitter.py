@@ -30,11 +30,11 @@ from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.staging.cluster_paths import first_directory
 from jupyter_slurm.services.staging.job_staging import Staging
 from jupyter_slurm.services.submission import sbatch_execution
-from jupyter_slurm.services.submission.array_continuation import RemainingParts, parts_notice
 from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.preflight import Preflight
+from jupyter_slurm.services.submission.remaining_array_parts import RemainingParts, parts_notice
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 from jupyter_slurm.services.submission.sbatch_plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.domain.free_resources import Resources, count_gpus
 from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
 from jupyter_slurm.domain.queries.cluster import Partition as KnownPartition
 from jupyter_slurm.domain.queries.limits import parse_limits
-from jupyter_slurm.domain.resources import Resources, count_gpus
 from jupyter_slurm.domain.slurm_values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Qos

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.client.jobs.returned_values import read_outputs
-from jupyter_slurm.client.submission.variables import parcel
+from jupyter_slurm.client.submission.in_out_variables import parcel
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.runner.variables import values_file as values
 from jupyter_slurm.runner.variables.packing import TooLarge

@@ -18,9 +18,9 @@ from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
-from jupyter_slurm.services.tunnels.open_tunnels import Tunnels
 
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 

@@ -17,7 +17,7 @@ import pytest
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.tunnels.open_tunnels import Tunnels
+from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Completed, Stream
 from jupyter_slurm.transport.local.transport import LocalTransport
 
@@ -234,7 +234,7 @@ async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
     new_tunnels: Callable[[], Tunnels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user is notified, and the port is taken again automatically."""
-    monkeypatch.setattr("jupyter_slurm.services.tunnels.open_tunnels._CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("jupyter_slurm.services.tunnels.local_tunnels._CHECK_INTERVAL_S", 0.05)
     server, first = Server(os.getuid()), new_tunnels()
     opened = await first.open("x", {"port": server.port})
     local = opened["local_port"]

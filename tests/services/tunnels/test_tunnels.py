@@ -27,7 +27,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
 from jupyter_slurm.services.agent_core import Core
-from jupyter_slurm.services.tunnels import open_tunnels as tunnels
+from jupyter_slurm.services.tunnels import local_tunnels as tunnels
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]

@@ -18,7 +18,7 @@ from jupyter_slurm.transport.ssh.auth.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
-from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 pytestmark = pytest.mark.root
 

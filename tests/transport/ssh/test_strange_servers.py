@@ -17,8 +17,8 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
-from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 
 class Person:

@@ -14,7 +14,7 @@ from ssh_hosts.sockets import ECHO
 
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
-from jupyter_slurm.transport.tunnel.listeners import listen_on_port
+from jupyter_slurm.transport.tunnel.local_listeners import listen_on_port
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ssh_hosts.sockets import until
 from jupyter_slurm.errors import TunnelError
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
-from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
+from jupyter_slurm.transport.tunnel.local_listeners import listen_on_port, listen_on_socket
 
 _STRANGER = 12345
 _LOWEST = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())

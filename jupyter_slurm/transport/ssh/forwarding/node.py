@@ -18,7 +18,7 @@ from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
 from jupyter_slurm.transport.ssh.link.persistent import LinkObserver
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
-from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 __all__ = ["NodeBySsh", "known_hosts_name", "node_host"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.domain.queries.disk_quota import DISK_SPACE_SCRIPT, parse_room
+from jupyter_slurm.domain.queries.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.errors import CommandMissing, TunnelError
 from jupyter_slurm.services.environments.path_visibility import file_system_type, visibility_warning
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output

@@ -26,7 +26,7 @@ from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.listening_ports import listeners
 from jupyter_slurm.transport.local.files import make_private
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
+from jupyter_slurm.transport.tunnel.local_listeners import listen_on_port, listen_on_socket
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jupyter_slurm.domain.queries.disk_quota import parse_room
+from jupyter_slurm.domain.queries.disk_space import parse_room
 
 DF = """Filesystem     1024-blocks      Used Available Capacity Mounted on
 10.0.0.1@o2ib:/scratch   26000000  20000000   6000000      77% /scratch
