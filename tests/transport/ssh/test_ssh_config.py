@@ -284,7 +284,7 @@ async def test_chains_of_any_length(home):
     [
         ("Host t\n ProxyJump t\n", "t", "jumphost loop"),
         ("Host a\n ProxyJump b\nHost b\n ProxyJump c\nHost c\n ProxyJump a\n", "a", "a -> b -> c -> a"),
-        ("Host t\n ProxyJump x%h\nHost x*\n ProxyJump x%h\n", "t", "circle"),
+        ("Host t\n ProxyJump x%h\nHost x*\n ProxyJump x%h\n", "t", "loop"),
         ("Host t\n Nonsense yes\n", "t", "Bad configuration option: nonsense"),
         ("Host t\n ProxyCommand nc %Z\n", "t", "%Z"),
         ("Host t\n IdentityFile ${NOT_THERE_AT_ALL}/x\n", "t", "NOT_THERE_AT_ALL"),
@@ -385,7 +385,7 @@ async def test_without_openssh_what_needs_it_is_said(home, text):
     (home / "config").write_text(text)
     with pytest.raises(ConfigError, match="needs OpenSSH") as caught:
         await resolve_route("t", config_file=str(home / "config"))
-    assert "Install OpenSSH" in caught.value.hint
+    assert "Install the OpenSSH client" in caught.value.hint
 
 
 @pytest.mark.usefixtures("no_openssh")
