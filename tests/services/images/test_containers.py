@@ -150,11 +150,11 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "The daemon of docker does not answer"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "You have no permission to use docker"),
         (node.job("1"), {}, "Only UTF-8"),
-        (node.job("1"), {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "docker on this node gives no GPUs to containers"),
+        (node.job("1"), {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "docker on this node seems to give no GPUs to containers"),
         (
             node.job("1", python="/bin/true"),
             {},
-            "has no Python in /bin/true, or none that works; python=PATH names another one in it",
+            "has no Python in /bin/true, or none that works. Choose another one with python=PATH.",
         ),
         (node.job(run=["/bin/zsh", "/x"]), {}, f"The image {node.docker.image} has no /bin/zsh"),
     ]
@@ -253,7 +253,11 @@ def test_unpacked_images_run_as_the_jobs_own_process(
     assert (code, "has no /bin/zsh" in err) == (125, True), err
     for python in ("/bin/ls", "/bin/true"):
         code, out, err = node.run(node.job("1", python=python, **described), **path)
-        assert (code, out, f"has no Python in {python}, or none that works; python=PATH" in err) == (125, "", True), err
+        assert (
+            code,
+            out,
+            f"has no Python in {python}, or none that works. Choose another one with python=PATH" in err,
+        ) == (125, "", True), err
 
 
 @pytest.mark.usefixtures("charliecloud")
