@@ -14,9 +14,13 @@ from jupyter_slurm import errors
 
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
-# Packages and modules whose messages follow the rules, and those that are still to be reworded.
-COVERED = ("agent", "cli", "config.py", "domain", "embedded", "errors.py", "services", "sites", "transport")
-NOT_COVERED = ("client", "kernels", "magics", "runner", "server", "widgets")
+# Packages and modules whose errors follow the rules.
+COVERED = (
+    *("agent", "cli", "client", "config.py", "domain", "embedded", "errors.py", "kernels", "magics", "runner"),
+    *("server", "services", "sites", "transport", "widgets"),
+)
+# Those whose other texts follow them, too. Cards, widgets and the panel have a style of their own.
+WITH_NOTICES = ("agent", "cli", "config.py", "domain", "embedded", "errors.py", "services", "sites", "transport")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
