@@ -98,7 +98,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert "is running at" in slurm("log", "second").stdout
     os.kill(int(json.loads(slurm("agent", "status", "--json").stdout)["pid"]), signal.SIGKILL)
     wait_for(lambda: slurm("open", "--no-browser", "second").stdout.startswith(url), "it, from another agent")
-    assert "there is a session training already" in slurm("rename", "second", "training").stderr
+    assert "There is a session training already" in slurm("rename", "second", "training").stderr
     assert "(third)" in slurm("rename", "second", "third").stdout
     steps = r"third: submitted \S+ \S+, pending \S+ .*, starting \S+ \(after \d+ s\), ready \S+ \(after \d+ s\)\n"
     assert re.search(steps, slurm("sessions", "-v").stdout)
@@ -110,7 +110,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
     assert (over["session"]["state"], over["state"]) == ("ended", "CANCELLED")
     assert [step["state"] for step in over["session"]["steps"]][-2:] == ["ready", "ended"]
-    assert "there is no session second" in slurm("open", "--no-browser", "second").stderr
+    assert "no session second" in slurm("open", "--no-browser", "second").stderr
     assert kernel.value("training.server").startswith("jupyterlab")
     kernel.ok("training.stop()")
     wait_for(lambda: "CANCELLED" in kernel.text(asked), "its end, drawn")
