@@ -233,7 +233,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
         "import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nopen('new', 'w').write('result')",
         stage={"folders": folders},
     )
-    with pytest.raises(UsageError, match="is not over"):
+    with pytest.raises(UsageError, match="has not ended"):
         await desk.bring_results(job["key"])
     flag.touch()
     dest = await there(desk, job)
