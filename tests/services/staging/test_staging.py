@@ -536,7 +536,7 @@ def test_a_place_on_the_node_that_is_anothers_is_not_used(project, tmp_path):
     for mode, owner, nodes, said in (
         (0o755, 12345, "1", "another user"),
         (0o777, 0, "1", "others may write"),
-        (0o1777, 0, "2", "the job has several nodes"),  # each would have a copy
+        (0o1777, 0, "2", "The job has several nodes"),  # each would have a copy
         (0o1777, 0, "1", ""),
     ):
         env["SLURM_JOB_NUM_NODES"] = nodes
