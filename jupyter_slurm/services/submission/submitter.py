@@ -142,7 +142,8 @@ class Submitter:
         warnings = [*await self._preflight.warnings(request, plan), *parts_notice(parts)]
         if requested.get("dry_run"):
             return await self._show(request, plan, warnings)
-        await self._preflight.check_cluster(plan)
+        if not self._facts.check_submission(plan.requests).refused:  # sbatch says more of a cluster that does not exist
+            await self._preflight.check_cluster(plan)
         await self.prepare()
         warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._submit_directory(plan, request.context, warnings)
