@@ -262,10 +262,7 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
         .filter((text) => text !== "")
         .join(", "),
     ]),
-    [
-      trans.__("Source"),
-      report.source === null ? null : (sources[report.source] ?? report.source),
-    ],
+    [trans.__("Source"), report.source === null ? null : (sources[report.source] ?? report.source)],
   ]);
 }
 

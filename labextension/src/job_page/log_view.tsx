@@ -79,7 +79,8 @@ function useSearch(
       setSearch({ ...NO_SEARCH, text });
       if (text !== "") {
         const found = findLine(log.lines, text, log.lines.length - 1, -1);
-        const message = found < 0 ? trans.__("Not found in this part. Press Enter to search further up.") : "";
+        const message =
+          found < 0 ? trans.__("Not found in this part. Press Enter to search further up.") : "";
         setSearch({ text, line: found < 0 ? null : log.first + found, message });
       }
     },

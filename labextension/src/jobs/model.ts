@@ -252,7 +252,10 @@ export class JobsModel extends Model implements IJobsModel {
       await this._options.api.disconnect(cluster.id);
       this._problem = null;
     } catch (error) {
-      this._problem = toProblem(error, "It is not known whether the login has ended. Refresh the list.");
+      this._problem = toProblem(
+        error,
+        "It is not known whether the login has ended. Refresh the list.",
+      );
     }
     this._changed.emit();
   }

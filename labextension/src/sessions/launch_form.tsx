@@ -144,7 +144,11 @@ function Fields(props: {
         {...of("name", trans.__("Name"), trans.__("Empty: jupyter-1, jupyter-2 and so on."))}
       />
       <TextField
-        {...of("idle", trans.__("Idle minutes"), trans.__("The session ends after this time without use."))}
+        {...of(
+          "idle",
+          trans.__("Idle minutes"),
+          trans.__("The session ends after this time without use."),
+        )}
         numeric
       />
     </>

@@ -196,7 +196,10 @@ describe("the commands that move a notebook", () => {
   });
 
   it("name what was named before, and tell of the last attempt alone, all of it", async () => {
-    for (const text of ["Nothing was requested from Slurm: lock cannot be sent.", "long ".repeat(40)]) {
+    for (const text of [
+      "Nothing was requested from Slurm: lock cannot be sent.",
+      "long ".repeat(40),
+    ]) {
       mover.later();
       const moving = commands.execute(CommandIDs.move);
       const found = await dialog("Variables to send");
