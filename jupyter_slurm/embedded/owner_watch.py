@@ -21,5 +21,5 @@ def start(daemons: Daemons, pid: int) -> None:
     # The daemons' environment is plain, so it needs the import path of this process.
     env = {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}
     # The module of the child is named and not imported: it imports the cluster, which imports this module.
-    code = f"from {__package__}.keeper_process import main; main()"
+    code = f"from {__package__}.owner_watch_process import main; main()"
     daemons.spawn(ROLE, sys.executable, "-c", code, directory, str(owner.pid), str(owner.started), env=env)

@@ -95,7 +95,7 @@ def test_a_folder_of_jobs_is_not_taken_for_a_cluster(short_tmp, new_cluster):
     directory = short_tmp / "local"
     directory.mkdir()
     (directory / "cluster.json").write_text('{"format": 1, "slurm_conf": null, "path": null}')
-    with pytest.raises(EmbeddedError, match=r"not a cluster's: cluster\.json"):
+    with pytest.raises(EmbeddedError, match=r"do not belong to a cluster: cluster\.json"):
         new_cluster(directory=directory)
     assert not EmbeddedCluster(directory=directory).stop()
     assert [path.name for path in directory.iterdir()] == ["cluster.json"]
@@ -242,7 +242,7 @@ def test_it_can_be_told_to_live_no_longer_than_a_process(
         assert cluster.status().state == "running"
         owner.kill()
     # The directory disappears before the keeper that removed it.
-    wait_for(lambda: not processes_about(cluster.directory), "the cluster and its keeper to be gone")
+    wait_for(lambda: not processes_about(cluster.directory), "the cluster and its watch to be gone")
     nothing_left(cluster.directory)
     with pytest.raises(EmbeddedError, match="no process"):
         cluster.start(until=owner.pid)

@@ -170,7 +170,7 @@ async def test_sessions_that_all_hang_are_freed(ssh_host, connect):
     stuck = [transport.run(["sleep", "1000"], timeout=0.5) for _ in range(2)]
     for one in await asyncio.gather(*stuck, return_exceptions=True):
         assert isinstance(one, CommandTimeout)
-        assert one.message == "sleep gave no answer within 0.5 s"
+        assert one.message == "sleep gave no answer within 0.5 s."
     assert (await transport.run(["echo", "again"])).stdout == b"again\n"
     async with asyncio.timeout(20):
         while "sleep" in host.processes().values():
