@@ -52,7 +52,7 @@ def test_start_status_stop(embedded, short_tmp, nothing_left):
     assert (status["state"], status["nodes"], status["missing"]) == ("running", {"n1": "idle"}, [])
     code, _, err = embedded("start")
     assert code == 1
-    assert "is running in" in err
+    assert "is already running in" in err
     assert embedded("stop")[0] == 0
     assert embedded("status")[0] == 3
     code, out, _ = embedded("stop")

@@ -278,7 +278,7 @@ async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect
     gate = one._gate
     for way, words in [
         ([HostConfig("shut", login_node.address, 1, "x")], "shut.*refused"),
-        ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*not known"),
+        ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*unknown"),
         ([*one._route, HostConfig("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
     ]:
         with pytest.raises(TransportError, match=words):
@@ -302,7 +302,7 @@ async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, conn
         if name == "squeue":
             assert (await task).stdout == b"y\n"
         else:
-            with pytest.raises(TransportError, match=r"other: the connection.*broke"):
+            with pytest.raises(TransportError, match=r"other: The connection.*broke"):
                 await task
         assert (folder / f"{name}.runs").read_text() == "x\n" * runs
     await one.transport.run(["true"])

@@ -61,7 +61,7 @@ def stranger(uid: int | None) -> AgentRefused:
     """Return the error for a listener of another user."""
     return AgentRefused(
         f"The program at the agent's address belongs to user {uid}, not to you. Nothing was sent.",
-        hint="Tell the administrators, and set c.Settings.runtime_dir to a directory of yours.",
+        hint="Tell the administrators, and set c.JupyterSlurm.runtime_dir to a directory of yours.",
     )
 
 

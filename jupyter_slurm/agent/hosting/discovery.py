@@ -192,13 +192,13 @@ def check_folder(folder: str) -> None:
     if not stat.S_ISDIR(info.st_mode):
         raise AgentRefused(
             f"{folder} is not a directory but a link or a file.",
-            hint=f"Remove {folder}, or set c.Settings.runtime_dir to another directory.",
+            hint=f"Remove {folder}, or set c.JupyterSlurm.runtime_dir to another directory.",
         )
     if info.st_uid != os.geteuid():
         raise AgentRefused(
             f"{folder} belongs to user {info.st_uid}, not to you.",
             hint="Tell the administrators, because another user created it before you. Set "
-            "c.Settings.runtime_dir to a directory of yours.",
+            "c.JupyterSlurm.runtime_dir to a directory of yours.",
         )
     if info.st_mode & 0o077:
         raise AgentRefused(
@@ -208,12 +208,12 @@ def check_folder(folder: str) -> None:
     if kind:
         raise AgentRefused(
             f"{folder} lies on a network file system ({kind}), which other computers also see.",
-            hint="Set c.Settings.runtime_dir to a directory on a local disk.",
+            hint="Set c.JupyterSlurm.runtime_dir to a directory on a local disk.",
         )
     if len(os.fsencode(_place(folder).socket)) > _MAX_SOCKET_PATH_BYTES:
         raise AgentRefused(
             f"The path {folder} is too long for a socket (more than {_MAX_SOCKET_PATH_BYTES} bytes).",
-            hint="Set c.Settings.runtime_dir to a shorter path.",
+            hint="Set c.JupyterSlurm.runtime_dir to a shorter path.",
         )
 
 
@@ -265,7 +265,7 @@ def place_to_start(settings: Settings) -> AgentLocation:
             return _place(folder)
     raise AgentUnreachable(
         "No directory is suitable for the socket of the agent. " + " ".join(reasons),
-        hint="Set c.Settings.runtime_dir to a directory of yours on a local disk.",
+        hint="Set c.JupyterSlurm.runtime_dir to a directory of yours on a local disk.",
     )
 
 

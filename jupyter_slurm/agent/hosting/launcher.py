@@ -162,7 +162,7 @@ def _spawn(settings: Settings) -> None:
     except OSError as error:
         raise AgentUnreachable(
             f"The log of the agent cannot be written: {error}",
-            hint="Free some space, remove files of other users, or set c.Settings.state_dir to another directory.",
+            hint="Free some space, remove files of other users, or set c.JupyterSlurm.state_dir to another directory.",
         ) from error
     try:
         process = subprocess.Popen(
@@ -199,7 +199,7 @@ def _failure(settings: Settings, message: str) -> AgentUnreachable:
     return AgentUnreachable(
         message + (f" The end of its log:\n{tail}" if tail else ""),
         hint=f"See the log {log_path(settings)}. To run the agent inside this process, set "
-        "c.Settings.agent_host = 'inprocess'.",
+        "c.JupyterSlurm.agent_host = 'inprocess'.",
         log=tail,
     )
 

@@ -120,7 +120,7 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
             f"The job's output file could not be opened{where}, so it never started.",
             (
                 "Create the directory of --output where the nodes see it, and check that you may write to "
-                "it. If you gave no --output, set c.Settings.job_root, or over SSH job_root in the profile, "
+                "it. If you gave no --output, set c.JupyterSlurm.job_root, or over SSH job_root in the profile, "
                 "to a directory that the nodes see."
             ),
         )

@@ -91,7 +91,7 @@ def listen_on_socket(path: str) -> socket.socket:
         sock.close()
         raise TunnelError(
             f"The socket {path} cannot be created: {error.strerror or error}.",
-            hint="Set c.Settings.runtime_dir to a directory of yours on a local disk.",
+            hint="Set c.JupyterSlurm.runtime_dir to a directory of yours on a local disk.",
         ) from error
     except BaseException:
         sock.close()

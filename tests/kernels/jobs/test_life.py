@@ -49,7 +49,7 @@ def test_a_folder_with_names_of_modules_harms_no_kernel(node_kernel: Any, study:
     """Also by a kernelspec of an earlier version, which lacks -P; both the proxy and the kernel run in this folder."""
     files = fill(study.folder)
     try:
-        kernel = node_kernel("-p", "arandu", f"dir={study.folder}")
+        kernel = node_kernel("-p", "arandu", f"dir={study.folder}", PYTHONSAFEPATH="")
         assert kernel.value("__import__('own_module_of_the_user').answer") == "42"
         kernel.stop()
     finally:
@@ -260,7 +260,7 @@ def test_cells_of_another_notebook_run_in_the_kernel(
     # The kernel ends, and another one starts in the same allocation; at the end everything is released.
     job = kernel.value(_JOB)
     told = notebook.run("%%remote kernel\nimport os; os.kill(os.getpid(), 9)")
-    assert "Its kernel ended while it ran: all variables of the kernel are gone (by signal 9)." in told.error
+    assert "The kernel ended while it ran: all variables of the kernel are gone (by signal 9)." in told.error
     wait_for(lambda: not kernel.manager.is_alive(), "the front has ended")
     kernel.manager.restart_kernel(now=True)
     kernel.listen()

@@ -166,7 +166,7 @@ async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
         raise TransportError("the connection broke", may_run=True)
 
     monkeypatch.setattr(transport, "start_detached", unheard)
-    with pytest.raises(SubmissionUnknown, match="is not known: the connection broke"):
+    with pytest.raises(SubmissionUnknown, match="It is not known .*: the connection broke"):
         await bench.desk.start_step(job["key"], asked)
     monkeypatch.setattr(transport, "start_detached", real)
     steps = await asyncio.gather(*(bench.desk.start_step(job["key"], asked) for _ in range(3)))
@@ -213,7 +213,7 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
     await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
     assert (await following)["state"] == "CANCELLED"
     ended = await bench.desk.finished(step["key"])
-    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation of the step has ended.")
+    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation ended.")
 
 
 async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or_kept(

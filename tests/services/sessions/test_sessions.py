@@ -86,7 +86,8 @@ HERE = "the way there is the same for all of these; the test above goes over SSH
 async def test_a_folder_with_names_of_modules_harms_no_session(desk: Any, launched: Any, tmp_path: Path) -> None:
     fill(tmp_path)
     (tmp_path / "types.py").unlink()  # hides Python's from the kernel that Jupyter starts in the folder
-    told = await launched("-p", "devwork", dir=str(tmp_path))
+    context = {"cwd": desk.folder, "env": {**desk.env, "PYTHONSAFEPATH": ""}}  # `make test` sets it
+    told = await launched("-p", "devwork", dir=str(tmp_path), context=context)
     page = Page((await desk.core.sessions.open(desk.id, told["key"]))["page"])
     await page.log_in()
     said = await run_a_cell(page, "from own_module_of_the_user import answer; print(answer)")

@@ -336,13 +336,13 @@ def test_what_a_notebook_defines_travels_as_it_stands_there(
 @pytest.mark.parametrize(
     ("cell", "told"),
     [
-        ("import functools\ndef f(): return 1\ng = functools.lru_cache(f)", "g cannot travel: its source is not known"),
-        ("def f(): return 1\nh = f\ndef f(): return 2\ndef g(): return f(), h()", "h cannot travel: it is not the f that travels"),
-        ("import functools\n@functools.singledispatch\ndef g(x): return 0\n@g.register\ndef _(x: int): return 1", "g cannot travel"),
-        ("lock = []\ndef g():\n    def inner(): return lock\n    return inner", "g uses lock, which does not travel"),
-        ("class A: pass\na = A()\ndef g(): return a", "g uses a, which does not travel"),
-        ("id = 7\ndef g(): return id", "g uses id, which does not travel"),
-        ("def f(): return 1\ndef g(): return 2\nx = g; g = f", "g cannot travel: it is not the g that travels"),
+        ("import functools\ndef f(): return 1\ng = functools.lru_cache(f)", "g cannot be sent: its source is unknown"),
+        ("def f(): return 1\nh = f\ndef f(): return 2\ndef g(): return f(), h()", "h cannot be sent: its name f belongs to another object that is sent"),
+        ("import functools\n@functools.singledispatch\ndef g(x): return 0\n@g.register\ndef _(x: int): return 1", "g cannot be sent"),
+        ("lock = []\ndef g():\n    def inner(): return lock\n    return inner", "g uses lock, which is not sent"),
+        ("class A: pass\na = A()\ndef g(): return a", "g uses a, which is not sent"),
+        ("id = 7\ndef g(): return id", "g uses id, which is not sent"),
+        ("def f(): return 1\ndef g(): return 2\nx = g; g = f", "g cannot be sent: its name g belongs to another object that is sent"),
     ],
     ids=["wrapped later", "defined anew", "singledispatch", "from within", "value of a class", "name of Python", "swapped"],
 )  # fmt: skip

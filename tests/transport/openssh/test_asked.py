@@ -165,7 +165,7 @@ async def test_a_changed_key_is_refused_with_the_command_that_mends_it(ssh_host,
 @pytest.mark.parametrize(
     ("lines", "words", "kind"),
     [
-        ("HostName no-such-host.invalid", "not known", LinkLost),
+        ("HostName no-such-host.invalid", "is unknown", LinkLost),
         ("Port 1", "connection refused", LinkLost),
         ("Ciphers aes128-cbc", "negotiate|cipher", TransportError),
     ],

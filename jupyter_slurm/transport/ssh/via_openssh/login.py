@@ -334,7 +334,7 @@ def _executable(folder: str, text: str) -> str:
     if not os.access(path, os.X_OK):
         raise TransportError(
             f"Programs in {folder} cannot be run: the file system may be mounted with noexec.",
-            hint="Set c.Settings.runtime_dir to a directory of yours on another local disk.",
+            hint="Set c.JupyterSlurm.runtime_dir to a directory of yours on another local disk.",
         )
     return path
 

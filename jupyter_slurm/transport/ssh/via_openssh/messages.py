@@ -283,9 +283,11 @@ def _odd(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | No
         ),
         (
             r"ssh_askpass: exec.*",
-            ("Set c.Settings.runtime_dir to a directory on another disk: the present one may be mounted with noexec."),
+            (
+                "Set c.JupyterSlurm.runtime_dir to a directory on another disk: the present one may be mounted with noexec."
+            ),
         ),
-        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.Settings.runtime_dir to a shorter path."),
+        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.JupyterSlurm.runtime_dir to a shorter path."),
     ):
         if match := re.search(words, message):
             return TransportError(

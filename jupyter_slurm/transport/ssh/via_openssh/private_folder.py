@@ -22,7 +22,7 @@ def make_private(folder: str) -> None:
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
         raise TransportError(
             f"{folder} is not a directory of yours that other users cannot open.",
-            hint=f"Remove {folder}, or set c.Settings.runtime_dir to another directory.",
+            hint=f"Remove {folder}, or set c.JupyterSlurm.runtime_dir to another directory.",
         )
 
 
