@@ -118,7 +118,7 @@ def test_accounting_and_users_by_option(embedded, short_tmp):
 def test_a_mistake_in_the_description_is_a_message(tmp_path, capsys):
     (tmp_path / "c.toml").write_text(SMALL.replace("names", "nmaes"))
     assert main(["embedded", "start", "--config", str(tmp_path / "c.toml"), "--dir", str(tmp_path / "d")]) == 1
-    assert "nodes.names: missing." in capsys.readouterr().err
+    assert "nodes.names: this key is missing." in capsys.readouterr().err
     assert not (tmp_path / "d").exists()
 
 

@@ -259,7 +259,7 @@ def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: fl
     if agent.error is not None:
         raise AgentUnreachable(
             f"The agent could not be started in this process: {agent.error}",
-            hint="See the error above. To run the agent as a separate process, set c.JupyterSlurm.agent_host = 'daemon'.",
+            hint="See the error above. To run the agent as another process, set c.JupyterSlurm.agent_host = 'daemon'.",
         ) from agent.error
     atexit.register(agent.stop)
     return agent

@@ -283,9 +283,7 @@ def _odd(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | No
         ),
         (
             r"ssh_askpass: exec.*",
-            (
-                "Set c.JupyterSlurm.runtime_dir to a directory on another disk: the present one may be mounted with noexec."
-            ),
+            "Set c.JupyterSlurm.runtime_dir to a directory on another disk. This one may be mounted with noexec.",
         ),
         (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.JupyterSlurm.runtime_dir to a shorter path."),
     ):
