@@ -74,7 +74,7 @@ def test_two_clusters_started_at_the_same_moment(new_cluster):
 
 def test_a_second_start_says_that_it_is_running(new_cluster):
     cluster = new_cluster()
-    with pytest.raises(EmbeddedError, match="is running in") as caught:
+    with pytest.raises(EmbeddedError, match="is already running in") as caught:
         EmbeddedCluster(directory=cluster.directory).start()
     assert str(cluster.slurm_conf) in caught.value.hint
     assert cluster.status().state == "running"

@@ -70,7 +70,7 @@ def test_a_script_is_submitted_again_byte_for_byte(kernel: Any, tmp_path: Any, p
     kernel.ok("%cd ..\njob.cancel()")
     ran = kernel.run("job.resubmit(hold=None)")
     assert ran.error == "UsageError"
-    assert "--hold stands in the text of the job (#SBATCH)" in ran.traceback
+    assert "--hold is set in the text of the job (#SBATCH)" in ran.traceback
     ran = kernel.run("job.resubmit(tmie='1')")
     assert ran.error == "OptionError"
     assert "Did you mean --time" in ran.traceback

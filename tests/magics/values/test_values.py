@@ -79,7 +79,7 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
     assert ran.error == "UsageError"
     assert "lock (lock) cannot be sent: cannot pickle" in ran.traceback
     assert "there is no variable fin. Did you mean fine?" in ran.traceback
-    assert "uses uses table, which does not travel with it" in ran.traceback
+    assert "uses uses table, which is not sent" in ran.traceback
     assert "small cannot travel: its source is not known" in ran.traceback
     kernel.ok(
         "from jupyter_slurm.client.settings import settings\nsettings().values_limit, limit = 2_000_000, settings().values_limit"
@@ -103,16 +103,16 @@ def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
     ran = kernel.run("mixed.outputs['bad']")
     assert ran.error == "JobError"
     assert "cannot be pickled" in ran.traceback
-    assert "bad does not come back to the notebook" in kernel.value("mixed.stderr")
+    assert "bad is not returned to the notebook" in kernel.value("mixed.stderr")
 
 
 def test_that_a_value_is_missing_is_said_once(kernel: Any) -> None:
     ran = kernel.ok(f"%%sbatch wait out=good,gone {HERE}\ngood = 1")
-    assert "gone does not come back to the notebook" in kernel.drawn(ran.display)[-1]["text/plain"]
+    assert "gone is not returned to the notebook" in kernel.drawn(ran.display)[-1]["text/plain"]
     assert "gone did not come back" not in ran.stderr
     kernel.ok(f"%%sbatch out=gone as=failing {HERE}\n1 / 0")
     ran = kernel.run("failing.wait()")
-    assert "gone does not come back to the notebook" in ran.traceback
+    assert "gone is not returned to the notebook" in ran.traceback
     assert "gone did not come back" not in ran.stderr
     kernel.ok(f"%%sbatch out=gone as=asked {HERE}\n1")
     ran = kernel.run("asked.result()")

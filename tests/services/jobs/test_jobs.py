@@ -212,14 +212,14 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     client.singles.return_tokens(client.singles._burst)
 
     said, now = await act("hold", waiting, array, over, "999999")
-    assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
+    assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} has ended (COMPLETED).")
     assert said["999999"].startswith("You have no job 999999.")
     assert {now[job]["reason"] for job in (waiting, array)} < {"JobHeldUser", "JobHeldAdmin"}
     said, now = await act("release", waiting, array)
     assert set(said.values()) == {None}
     assert "Held" not in now[waiting]["reason"] + now[array]["reason"]
     said, now = await act("limit", waiting, array, over, time_limit="19:30")
-    assert said == {waiting: None, array: None, over: f"Job {over} is over: COMPLETED."}
+    assert said == {waiting: None, array: None, over: f"Job {over} has ended (COMPLETED)."}
     assert {now[job]["time_limit"] for job in (waiting, array)} == {1200}, "Slurm counts minutes"
     for what, limit in (("limit", None), ("limit", "0:00"), ("limit", "long"), ("hold", "20")):
         with pytest.raises(UsageError):
