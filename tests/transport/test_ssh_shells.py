@@ -83,7 +83,7 @@ async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host
         await asyncio.Event().wait()
 
     impatient = connect(host, user=user, timeout=0.5).transport
-    with pytest.raises(TransportError, match=r"did not start within  0\.5 s") as refused:
+    with pytest.raises(TransportError, match=r"did not start within 0\.5 s") as refused:
         await impatient.run(["true"])
     assert "patience" in refused.value.hint
     transport = connect(host, user=user, slow=slow).transport

@@ -122,7 +122,7 @@ async def test_files_are_private_and_written_in_one_step(transport, place):
     assert (await transport.stat(path)).size == 3
     os.mkfifo(place.path / "fifo")
     async with asyncio.timeout(20):  # the FIFO has no writer
-        with pytest.raises(TransportError, match=r"cannot read .*fifo"):
+        with pytest.raises(TransportError, match=r"Cannot read .*fifo"):
             await transport.read(str(place.path / "fifo"), 0, 10)
 
 

@@ -34,7 +34,9 @@ def mapped_errors(action: str, path: str) -> Iterator[None]:
         raise
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, "")
-        raise TransportError(f"Cannot {action} {path}: {error.strerror or error}.", hint=hint, path=path) from error
+        raise TransportError(
+            f"Cannot {action} {path}: {error.strerror or str(error).rstrip('.')}.", hint=hint, path=path
+        ) from error
 
 
 class LocalDirectoryLock:

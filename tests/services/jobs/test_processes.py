@@ -109,7 +109,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     ended = await bench.desk.finished(running["key"])
     assert (ended["state"], ended["error"]["detail"]) == (
         "FAILED",
-        "Its process ended while it ran: all variables of the process are gone (it was asked to end).",
+        "The process ended while it ran: all variables of the process are gone (it was asked to end).",
     )
     ended = await bench.desk.finished(waiting["key"])
     assert (ended["state"], ended["error"]["detail"]) == (

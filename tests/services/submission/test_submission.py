@@ -219,7 +219,7 @@ async def test_disk_that_fills_up_leaves_no_half_folder(desk):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, hard))
     try:
-        with pytest.raises(TransportError, match="cannot make the folder"):
+        with pytest.raises(TransportError, match="Cannot create the directory"):
             await desk.submit("#!/bin/sh\n" + "# much\n" * 20_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

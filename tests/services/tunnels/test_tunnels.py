@@ -335,7 +335,7 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
     first = two_free()
     async with connected(short_path, ssh_site, f"[tunnels]\nports = [{first}, {first + 1}]\n") as core:
         job, port = await served(core)
-        with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
+        with pytest.raises(TunnelError, match="No program listens on port 9 of node"):
             await core.tunnels.open("far", {"job": job["key"], "port": 9})
         for _ in range(2):  # the second has the first one's port: nothing remains
             with pytest.raises(TunnelError, match="No program listens"):
@@ -394,7 +394,7 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
             assert await asyncio.to_thread(ask, tunnel["local_port"], data) == b"gateway " + data
             with stranger(gateway, alice) as taken, pytest.raises(TunnelUnproven, match="another user"):
                 await core.tunnels.open("far", {"port": taken, "node": "gateway"})
-            with pytest.raises(TunnelError, match="nothing listens on port 9 of gateway"):
+            with pytest.raises(TunnelError, match="No program listens on port 9 of gateway"):
                 await core.tunnels.open("far", {"port": 9, "node": "gateway"})
             with pytest.raises(UsageError, match="is not a jump host") as refused:
                 await core.tunnels.open("far", {"port": port, "node": "node1"})
