@@ -99,7 +99,7 @@ def test_a_relay_carries_many_connections_byte_for_byte(
         server.kill()
     with pytest.raises(TunnelError, match="No program"):
         multiplex.find(port)
-    with pytest.raises(TunnelError, match="No program listens"):
+    with pytest.raises(TunnelError, match="listens"):
         multiplex.dial("127.0.0.1", port, 30)
 
 
