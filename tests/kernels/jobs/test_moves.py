@@ -227,7 +227,7 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
         assert terminal.ends() == 130
     wait_for(lambda: notebook.jobs == [], "what was asked of Slurm is given back", LONG)
     for words, says in {
-        ("switch", "closed.ipynb", "held"): "Open are: moved.ipynb",
+        ("switch", "closed.ipynb", "held"): "Open notebooks: moved.ipynb",
         ("switch", "moved.ipynb", "arandu", "-p", "arandu"): "jupyter slurm kernel add",
         ("follow", "moved.ipynb"): "does not run on a node",
     }.items():

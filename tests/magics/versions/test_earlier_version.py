@@ -45,6 +45,11 @@ def _answers(kernel: Any) -> dict[str, Any]:
     return answers
 
 
+def _facts(job: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job that both versions have, without the sentence on its state."""
+    return {name: value for name, value in job.items() if name in other and name != "reason_text"}
+
+
 def _agents(answers: dict[str, Any]) -> set[int]:
     """Return the process ids of the agents that gave the answers."""
     return {answer["agent"] for answer in answers.values()}
@@ -111,7 +116,7 @@ def test_job_directories_of_the_other_version_are_read(
     assert _agents(answers).isdisjoint(_agents(before))
     for name, old in before.items():
         if name != key:
-            assert answers[name]["job"] == old["job"]
+            assert _facts(answers[name]["job"], old["job"]) == _facts(old["job"], answers[name]["job"])
             assert answers[name]["record"] == old["record"]
     assert len(before) == len(names) + 1
     opened.touch()

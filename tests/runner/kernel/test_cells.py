@@ -52,7 +52,7 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
         "format": 1, "exit_code": 0, "time": 0, "restarts": 0, "interrupted": False,
     }  # fmt: skip
     assert (folder / "stdout").read_text() == "printed\n{1: 2}\n"
-    assert "nothing does not come back" in (folder / "stderr").read_text()
+    assert "nothing is not returned to the notebook" in (folder / "stderr").read_text()
     assert (folder / "started.json").exists()
     with (folder / "out.values").open("rb") as file:
         header, items = values_file.read(file)

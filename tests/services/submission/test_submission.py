@@ -180,7 +180,7 @@ async def test_bad_input_is_refused_and_leaves_nothing(desk, options, error, sai
 def test_a_login_node_without_munge_is_named_as_such():
     said = b'sbatch: error: Munge encode failed: Failed to access "/run/munge": No such file or directory\n'
     said += b"sbatch: error: Batch job submission failed: Protocol authentication error\n"
-    assert "munge" in refusal(SbatchAnswer(1, b"", said, None), ["sbatch"]).hint
+    assert "MUNGE" in refusal(SbatchAnswer(1, b"", said, None), ["sbatch"]).hint
 
 
 async def test_waiting_sbatch_in_the_header_is_refused_and_in_the_environment_left_out(desk):

@@ -160,7 +160,7 @@ def test_what_is_too_large_is_not_pickled_to_its_end(tmp_path: Path) -> None:
 def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
     """Written by a process whose memory limit is below twice the size."""
     code = (
-        f"import sys; sys.path[:0] = [{os.path.dirname(FILE)!r}]\nimport pickle, resource, values\n"
+        f"import sys; sys.path[:0] = [{os.path.dirname(FILE)!r}]\nimport pickle, resource, values_file as values\n"
         "class Large:\n    def __init__(self): self.raw = bytearray(2**29 + 5)\n"
         "    def __reduce_ex__(self, _): return bytearray, (pickle.PickleBuffer(self.raw),)\n"
         "large = Large()\nlarge.raw[-1] = 9\n"
