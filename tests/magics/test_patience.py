@@ -96,7 +96,7 @@ def test_without_a_slurm_conf_it_is_said_what_to_set(kernel: Any, slurm_conf: An
     ran = kernel.run(cell)
     assert ran.error == "ConfigError"
     assert "Slurm is not found" in ran.traceback
-    assert "Set SLURM_CONF" in ran.traceback
+    assert "set SLURM_CONF" in ran.traceback
     assert "--help" not in ran.traceback
 
 
