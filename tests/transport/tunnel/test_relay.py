@@ -112,7 +112,7 @@ def test_a_relay_does_not_lead_to_another_users_program(multiplex: Multiplex) ->
         assert server.stdout is not None
         port = int(server.stdout.readline())
         for work in (lambda: multiplex.find(port), lambda: multiplex.dial("127.0.0.1", port, 30)):
-            with pytest.raises(TunnelUnproven, match=f"port {port} of here belongs to another user .{_STRANGER}"):
+            with pytest.raises(TunnelUnproven, match=f"Port {port} of here belongs to another user .{_STRANGER}"):
                 work()
         server.kill()
 
