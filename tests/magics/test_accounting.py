@@ -133,7 +133,7 @@ def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
         ("start=yesterday", "is not a date"),
         ("start=2026-02-01 end=2026-01-01", "ends before it begins"),
         ("by=colour", "by=colour is not a column"),
-        ("month=may", "has no word 'month=may'"),
+        ("month=may", "has no keyword 'month=may'"),
     ):
         ran = kernel.run(f"%slurm usage {line}")
         assert why in ran.traceback, line

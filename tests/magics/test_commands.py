@@ -108,7 +108,7 @@ def test_slurm_says_when_a_job_could_start_and_nothing_is_submitted(kernel: Any,
     assert ran.error == "SubmitRefused"
     assert "at most 8 a100 GPUs" in ran.traceback
     assert "^^^^" in ran.traceback
-    assert "nothing for `wait`" in kernel.run("%%sbatch --test-only wait\nprint(1)").traceback
+    assert "`wait` has no effect" in kernel.run("%%sbatch --test-only wait\nprint(1)").traceback
     assert kernel.value(count) == before
 
 

@@ -147,13 +147,13 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     assert said(f"%scancel {known['held']}") == ["train, PENDING"]
     assert said("%%sbatch --gpus-per-n") == ["number of GPUs required per allocated node"]
     assert said("%%sbatch aftercor") == ["task by task"]
-    assert said("%srun wa") == ["wait until the step is over; an error if it did not end well"]
+    assert said("%srun wa") == ["wait until the step has finished; raise an error if it failed"]
     assert said("%%sbatch --open-mode ap") == ["word"]
-    assert said("%%sbatch sho") == ["show the exact command line and script, submit nothing"]
+    assert said("%%sbatch sho") == ["print the command line and the script; submit nothing"]
     assert said("%%sbatch after=hel") == [f"Job {known['held']} (train)"]
     assert said("%slurm use loc") == ["this computer"]
-    assert said("%slurm image build a:1 environment repl") == ["make it anew where there is one of that name"]
-    assert said("%%remote now") == ["do not wait: the cell's output appears below it while other cells run"]
+    assert said("%slurm image build a:1 environment repl") == ["replace an existing image of this name"]
+    assert said("%%remote now") == ["do not wait: the output appears below the cell while other cells run"]
 
 
 def test_a_key_press_asks_slurm_nothing(
@@ -213,7 +213,7 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     """For an accepted job as a warning, for a refused one as the hint of the error."""
     taken = kernel.ok("%%sbatch --hold\n#!/bin/sh\n#SBATCH -n 65\ntrue")
     assert re.fullmatch(
-        r"Warning: The job needs 65 CPUs, and there are 64 in partition devwork\. \(facts as of \d\d:\d\d\)\n",
+        r"Warning: The job needs 65 CPUs, but there are 64 in partition devwork\. \(facts as of \d\d:\d\d\)\n",
         taken.stderr,
     )
     refused = kernel.run("%%sbatch -p arndu\n#!/bin/sh\ntrue")
@@ -226,7 +226,7 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     for line in ("%salloc -p arandu --gres gpu:a100:9", "%srun -p arandu --gres gpu:a100:9 hostname"):
         assert "at most 8 a100 GPUs" in kernel.run(line).traceback
     held = kernel.ok("%salloc -p arandu --hold -N 2 as=big")
-    assert "Warning: --nodes=2 asks for 2 nodes, and there is 1 in partition arandu." in held.stderr
+    assert "Warning: --nodes=2 asks for 2 nodes, but the number of nodes in partition arandu is 1." in held.stderr
     kernel.ok("big.release()")
 
 

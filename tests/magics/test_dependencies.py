@@ -65,7 +65,7 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
     kernel.ok("never.cancel(); four.cancel()")
     told = kernel.run("jupyter_slurm.wait([good, bad, pair], timeout=60)")
     assert told.error == "JobFailed"
-    assert "2 of 3 jobs did not end well" in told.traceback
+    assert "2 of 3 jobs failed" in told.traceback
 
 
 def test_what_is_no_job_is_said(kernel: Any) -> None:

@@ -209,7 +209,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "Session" not in done.stdout  # nothing was submitted
     assert "/usr/bin/python3 has no Jupyter." in done.stderr
     assert "/usr/bin/python3 has no Jupyter.\nInstall it with jupyter=install" in done.stderr
-    assert "'../x' is no name" in slurm("launch", "name=../x").stderr
+    assert "'../x' is not a valid session name" in slurm("launch", "name=../x").stderr
     assert "port=99999 is not a port number" in slurm("launch", "port=99999").stderr
     assert "the Slurm of this computer is arandu" in slurm("launch", "arndu").stderr
     assert "Did you mean --gpus=1?" in kernel.run("%slurm launch -p arandu gpus=1").traceback
@@ -217,7 +217,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
         ran = kernel.run(f"%slurm launch -p arandu idle={idle}")
         assert f"idle={idle} is not a time of at least one minute" in ran.traceback
         assert "idle=30m" in ran.traceback
-    assert "'docker://Torch:1' is no name of an image" in kernel.run("%slurm launch image=Torch:1").traceback
+    assert "'docker://Torch:1' is not a valid image name" in kernel.run("%slurm launch image=Torch:1").traceback
     assert "/no-such.sif" in kernel.run("%slurm launch image=no-such.sif").traceback
     assert "Use one of them: image=NAME:TAG" in kernel.run("%slurm launch image=python:3 env=torch").traceback
     shown = slurm("launch", "--help")

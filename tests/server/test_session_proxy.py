@@ -327,14 +327,14 @@ def test_who_may_not_see_it_or_no_longer(owner: Owner, browser: httpx.Client, wa
     waiting = owner.launch("--begin", "now+1hour", name="a-b.c")
     answer = browser.get(waiting["session"]["path"])
     assert (answer.status_code, answer.headers["Refresh"]) == (503, "3")
-    assert "session a-b.c is pending" in answer.text
+    assert "Session a-b.c is pending" in answer.text
     for job in (elsewhere, waiting):
         owner.stop(job["key"])
     answer = wait_for(
         lambda: (found := browser.get(waiting["session"]["path"])).status_code == 410 and found, "its end"
     )
     assert "Refresh" not in answer.headers
-    assert "session a-b.c is ended" in answer.text
+    assert "Session a-b.c is ended" in answer.text
 
 
 LISTENER = """

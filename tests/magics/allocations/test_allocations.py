@@ -230,8 +230,8 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     assert kernel.value("(kept.state, kept.steps[-1] == step, step.tail(1))") == "('RUNNING', True, 'back')"
     kernel.ok("mine, kept = kept, None")  # as after a repeated run of all cells
     ran = kernel.run("%salloc -p arandu as=kept keep")
-    assert "kept is already an open allocation, and kept" in ran.traceback
-    assert "%salloc on=kept as=kept uses it here" in ran.traceback
+    assert "kept is already a kept allocation" in ran.traceback
+    assert "Use `%salloc on=kept as=kept` to use it" in ran.traceback
     kernel.ok("kept = mine")
     shown = kernel.ok("%salloc on=kept as=again")
     assert "RUNNING" in kernel.text(shown.display)

@@ -64,7 +64,7 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
     wrong = kernel.run("%slurm use nowhere")
     assert wrong.error == "ConfigError"
     assert "known: far" in wrong.traceback
-    assert "did you mean 'use'" in kernel.run("%slurm uses far").traceback
+    assert "Did you mean 'use'?" in kernel.run("%slurm uses far").traceback
 
 
 def in_terminal(
@@ -119,7 +119,7 @@ def test_a_terminal_goes_on_when_the_code_is_given_elsewhere(
 
         done, said = in_terminal(environment, ["connect", "far"], b"erification code", elsewhere)
     assert done == 0, said
-    assert b"answered somewhere else" in said
+    assert b"answered elsewhere" in said
     assert b"Connected to far" in said
     assert cli("disconnect", "far").returncode == 0
 
@@ -133,9 +133,9 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     kernel.ok("%slurm use far")
     listed = f"    fit \\x1b[2Jtwo.ipynb (notebook, process {kernel.value('os.getpid()')}) since "
     assert listed in cli("connect").stdout
-    done, said = in_terminal(environment, ["disconnect", "far"], b"all the same? [y/n]", lambda: "n")
+    done, said = in_terminal(environment, ["disconnect", "far"], b"anyway? [y/n]", lambda: "n")
     assert done == 1
-    assert f"1 other uses this log-in:\n{listed}" in said.decode().replace("\r", "")
+    assert f"1 other uses this login:\n{listed}" in said.decode().replace("\r", "")
     assert "far: connected" in cli("connect").stdout
     kernel.ok("%slurm use local")
     assert "notebook" not in cli("connect").stdout
@@ -153,7 +153,7 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     assert kernel.value("first.id == second.id") == "False"
     unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
     assert unasked.returncode == 1
-    assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
+    assert unasked.stdout.startswith(f"1 other uses this login:\n{listed}")
     assert "a script cannot ask for confirmation.\nUse `jupyter slurm disconnect --yes far`" in unasked.stderr
     assert "far: connected" in cli("connect").stdout
 
@@ -167,7 +167,7 @@ def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_si
         other.post("/v1/clusters/far/connect", json={"client": {"kind": "kernel", "name": "<b>.ipynb"}})
         kernel.answer = lambda: "n"
         kept = kernel.ok("%slurm disconnect far")
-        assert f"1 other uses this log-in:\n    <b>.ipynb (notebook, process {os.getpid()}) since" in kept.stdout
+        assert f"1 other uses this login:\n    <b>.ipynb (notebook, process {os.getpid()}) since" in kept.stdout
         assert kept.result["text/plain"] == "Kept the login to far."
         assert "far  connected" in kernel.ok("%slurm list").result["text/plain"]
         kernel.answer = None  # as if a notebook is executed as a whole
@@ -202,7 +202,7 @@ def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProces
 
 def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site: Site, wait_for: Any) -> None:
     """Before the loss of the link is known: queries are cancelled at once; a submission waits, and is made once."""
-    kernel, said = bare_kernel, "The link to far does not answer (login"
+    kernel, said = bare_kernel, "The connection to far does not answer (login"
     kernel.ok("%load_ext jupyter_slurm")
     kernel.answer = ssh_site.codes.next
     kernel.ok("%slurm use far")

@@ -119,10 +119,8 @@ def test_the_index_of_an_array_is_in_the_cell(done: Any) -> None:
     assert done.value("plain[3].parameters, plain[-1].index") == "{} 5"
     ran = done.run("plain[0:2]")
     assert ran.error == "UsageError"
-    assert "are 3,5: a slice could mean their indices, or their places" in ran.traceback
-    assert "of one task: job[3].parameters; of all, with what came of them: job.table()" in (
-        done.run("plain.parameters").traceback
-    )
+    assert "are 3,5: a slice could mean their indices or their positions" in ran.traceback
+    assert "Use job[3].parameters for one task, or job.table() for all." in (done.run("plain.parameters").traceback)
     assert "has no attribute 'nonsense'" in done.run("plain.nonsense").traceback
 
 
@@ -140,9 +138,9 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
         "sweep=lr:range(3)": "grid = {'lr': range(3)} before it, and sweep=grid",
         "sweep=odd": "a is a object, which cannot be a parameter",
         "sweep=a:1,2 out=b,a": "a is a parameter of the sweep",
-        "sweep=a:1,2 in=grid,a": "a is another one in each task",
-        "--array=0-1 in=task_index": "task_index is another one in each task",
-        "zip": "zip belongs to a sweep",
+        "sweep=a:1,2 in=grid,a": "a differs in each task",
+        "--array=0-1 in=task_index": "task_index differs in each task",
+        "zip": "`zip` has no effect without sweep=",
         "sweep=grid zip": "the same number of values for each parameter",
         "sweep=a:1,2 --array=0-2": "the sweep has no row 2",
         "sweep=a:1,2 --array=x": "is not a list of array tasks",

@@ -49,8 +49,8 @@ def test_what_ends_at_the_time_limit_says_so_and_what_to_do(kernel: Any, cluster
     for name in ("cell", "step"):
         ran = kernel.run(f"{name}.wait()")
         assert ran.error == "JobFailed"
-        assert "Its allocation reached its time limit." in ran.traceback, ran.traceback
-        assert "%salloc asks for another one." in ran.traceback
-        assert "%%remote cell to start" not in ran.traceback
+        assert "The allocation reached its time limit." in ran.traceback, ran.traceback
+        assert "Request a new allocation with %salloc." in ran.traceback
+        assert "Run %%remote again" not in ran.traceback
     ran = kernel.run("%%remote on=short\n1")
     assert "has ended: TIMEOUT" in ran.traceback, ran.traceback

@@ -159,7 +159,7 @@ def test_a_task_of_a_later_part_is_cancelled_alone(done: Any) -> None:
     assert done.value("far.refresh().data['tasks']") == "{'CANCELLED': 1, 'PENDING': 9}"
     assert done.value("[task.index for task in far.failed()], far[1].state") == "[9] PENDING"
     ran = done.run("far[11]")  # could be a task of the last part
-    assert f"job {done.value('far.id')} has no task 11" in ran.traceback
+    assert f"Job {done.value('far.id')} has no task 11" in ran.traceback
     assert done.value("far.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 10}"
 
 

@@ -113,7 +113,9 @@ def _interrupted(kernel: Any, line: SlowLine, cell: str, wait_for: WaitFor) -> A
     ran = kernel.end(request)
     line.rate = 0
     assert ran.error == "WaitInterrupted"
-    assert re.search("on the way to far, after [0-9]+ of 30 MB: nothing was submitted", ran.traceback)
+    assert re.search(
+        "Interrupted while data was sent to far, after [0-9]+ of 30 MB: nothing was submitted", ran.traceback
+    )
     return ran
 
 
