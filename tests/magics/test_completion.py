@@ -146,7 +146,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     assert said("%%sbatch -p dev") == ["default, 4 nodes, 1 GPU a node, no time limit"]
     assert said(f"%scancel {known['held']}") == ["train, PENDING"]
     assert said("%%sbatch --gpus-per-n") == ["number of GPUs required per allocated node"]
-    assert said("%%sbatch aftercor") == ["task by task"]
+    assert said("%%sbatch aftercor") == ["start each task when the same task of this array has succeeded"]
     assert said("%srun wa") == ["wait until the step has finished; raise an error if it failed"]
     assert said("%%sbatch --open-mode ap") == ["word"]
     assert said("%%sbatch sho") == ["print the command line and the script; submit nothing"]

@@ -80,7 +80,7 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
     assert "lock (lock) cannot be sent: cannot pickle" in ran.traceback
     assert "there is no variable fin. Did you mean fine?" in ran.traceback
     assert "uses uses table, which is not sent" in ran.traceback
-    assert "small cannot travel: its source is not known" in ran.traceback
+    assert "small cannot be sent: its source is unknown" in ran.traceback
     kernel.ok(
         "from jupyter_slurm.client.settings import settings\nsettings().values_limit, limit = 2_000_000, settings().values_limit"
     )
@@ -109,11 +109,11 @@ def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
 def test_that_a_value_is_missing_is_said_once(kernel: Any) -> None:
     ran = kernel.ok(f"%%sbatch wait out=good,gone {HERE}\ngood = 1")
     assert "gone is not returned to the notebook" in kernel.drawn(ran.display)[-1]["text/plain"]
-    assert "gone did not come back" not in ran.stderr
+    assert "gone was not returned" not in ran.stderr
     kernel.ok(f"%%sbatch out=gone as=failing {HERE}\n1 / 0")
     ran = kernel.run("failing.wait()")
     assert "gone is not returned to the notebook" in ran.traceback
-    assert "gone did not come back" not in ran.stderr
+    assert "gone was not returned" not in ran.stderr
     kernel.ok(f"%%sbatch out=gone as=asked {HERE}\n1")
     ran = kernel.run("asked.result()")
     assert "JobError: gone was not returned: the cell ended without it" in ran.traceback

@@ -319,7 +319,9 @@ def test_a_kernelspec_of_a_kernel_that_runs_elsewhere_is_none_of_this_place(
     said = {name: keep(name=name).front().connect().note("died") for name in ("mine", "near", "far")}
     assert "it ran" in said["mine"]["log"]
     assert "it ran" in said["near"]["log"]
-    listed = re.search(r"has no kernel far\. Available kernels: (.*)\.", f"{said['far'].get('why')} {said['far']['log']}")
+    listed = re.search(
+        r"has no kernel far\. Available kernels: (.*)\.", f"{said['far'].get('why')} {said['far']['log']}"
+    )
     assert listed, said["far"]
     assert {"mine", "near"} <= {*listed[1].split(", ")}
     assert "far" not in listed[1].split(", ")
