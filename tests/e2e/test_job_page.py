@@ -145,7 +145,7 @@ def test_a_log_of_a_gigabyte_opens_at_its_end(
     expect(shown.locator(".jp-Slurm-state")).to_have_text("COMPLETED")
     log = shown.get_by_role("region", name="Standard output")
     expect(log.get_by_text("the end", exact=True)).to_be_visible()
-    expect(shown.locator(".jp-Slurm-above")).to_contain_text("of 1.0 GiB are here")
+    expect(shown.locator(".jp-Slurm-above")).to_contain_text("of 1.0 GiB. Scroll up")
     assert sum(sizes) < 2**20, "only the end is read"
     first = log.locator(".jp-Slurm-line").first
     log.evaluate("node => { node.scrollTop = 0 }")

@@ -138,8 +138,8 @@ def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | Non
     expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"))
     if screenshot is not None:
         screenshot(page, "moving")
-    told = page.locator(".Toastify__toast", has_text=f"The notebook now uses {SHOWN} now")
-    expect(told).to_contain_text("x, twice came along", timeout=LONG)
+    told = page.locator(".Toastify__toast", has_text=f"The notebook now uses {SHOWN}")
+    expect(told).to_contain_text("Sent x, twice", timeout=LONG)
     told.get_by_role("button").last.click()
     expect(status).to_have_count(0)
     expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)

@@ -278,7 +278,7 @@ async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect
     gate = one._gate
     for way, words in [
         ([HostConfig("shut", login_node.address, 1, "x")], "shut.*refused"),
-        ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*unknown"),
+        ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*is unknown"),
         ([*one._route, HostConfig("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
     ]:
         with pytest.raises(TransportError, match=words):

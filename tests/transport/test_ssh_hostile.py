@@ -276,7 +276,7 @@ async def test_answers_that_are_no_numbers_are_told_so(login_node, connect, monk
 async def test_a_folder_called_minus_is_no_other_folder(login_node, connect, new_folder):
     folder = new_folder(login_node.user)
     transport = connect(login_node, prelude=f"cd {folder}; export CDPATH=/").transport
-    with pytest.raises(TransportError, match="does not exist"):
+    with pytest.raises(TransportError, match="does not exist on the cluster"):
         await transport.run(["pwd"], context=Context(cwd="-"))
     await transport.make_dir(f"{folder}/-")
     await transport.make_dir(f"{folder}/etc")

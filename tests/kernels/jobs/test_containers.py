@@ -108,7 +108,7 @@ def test_a_docker_that_dies_under_it_is_told_and_so_is_an_image_that_nobody_has(
         assert kernel.value("__import__('os').environ['JUPYTER_SLURM_CONTAINER']").startswith("docker ")
         told = missing.run("1")
         assert told.kind == "KernelNotStarted"
-        assert "the image example.invalid/no/such:1" in told.error, told.error
+        assert "The image example.invalid/no/such:1" in told.error, told.error
         cell = kernel.begin("import time; time.sleep(600)")
         os.kill(docker.pid, signal.SIGKILL)
         told = kernel.end(cell)

@@ -166,7 +166,7 @@ async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
         raise TransportError("the connection broke", may_run=True)
 
     monkeypatch.setattr(transport, "start_detached", unheard)
-    with pytest.raises(SubmissionUnknown, match=r"It is not known .*: the connection broke"):
+    with pytest.raises(SubmissionUnknown, match=r"not known whether the step was requested.*: the connection broke"):
         await bench.desk.start_step(job["key"], asked)
     monkeypatch.setattr(transport, "start_detached", real)
     steps = await asyncio.gather(*(bench.desk.start_step(job["key"], asked) for _ in range(3)))

@@ -154,7 +154,7 @@ async def test_only_its_own_listener_counts_and_what_it_says_does_not(desk: Any,
     )
     ports = (tmp_path / "ports").read_text().split()
     assert [len(ports), late["session"]["port"]] == [2, int(ports[1])]
-    assert "was taken before sh had it" in await desk.text(late["key"], "stderr")
+    assert "was taken by another program. sh tries another one." in await desk.text(late["key"], "stderr")
     assert (await get(f"{late['session']['url']}ports")).text.split() == ports
     with contextlib.suppress(ProcessLookupError):
         os.kill(int((tmp_path / "thief").read_text()), 9)

@@ -111,7 +111,9 @@ def test_why_an_image_cannot_be_had_is_one_sentence(
     if name != "docker":
         looks.append(({"image": image, "image_dir": str(full)}, "to a folder with free space"))
         looks.append(({"image": image, "image_dir": str(open_to_all)}, "All users can write to"))
-        looks.append(({"image": image, "image_dir": "/proc/no"}, "/proc/no cannot be made: No such file or directory"))
+        looks.append(
+            ({"image": image, "image_dir": "/proc/no"}, "/proc/no cannot be created: No such file or directory")
+        )
     try:
         for described, said in looks:
             place = node.job(run=SHOW, **{"runtime": name, "image_dir": str(folder), **described})
@@ -127,4 +129,6 @@ def test_why_an_image_cannot_be_had_is_one_sentence(
         made = f"{registry.host}/made/elsewhere:1"
         (folder / ".docker-far-made.json").write_text(json.dumps({"image": made, "node": "dgx01"}))
         place = node.job(run=SHOW, runtime=name, image=made, image_dir=str(folder))
-        assert "a job has made one of that name on dgx01: `-w dgx01`" in node.run(place, **registry.env, **path)[2]
+        assert (
+            "A job created an image of this name on dgx01: add `-w dgx01`" in node.run(place, **registry.env, **path)[2]
+        )

@@ -114,7 +114,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     ended = await bench.desk.finished(waiting["key"])
     assert (ended["state"], ended["error"]["detail"]) == (
         "CANCELLED",
-        "Its process ended before it began (it was asked to end).",
+        "The process ended before it began (it was asked to end).",
     )
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     with pytest.raises(JobError, match="has ended"):
@@ -124,7 +124,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
         patch.setattr("jupyter_slurm.services.allocations.steps.find_owner", lambda *_: None)
         late = await bench.step("1", process=process)
     ended = await bench.desk.finished(late["key"])
-    assert ended["error"]["detail"] == "Its process ended before it began (it was asked to end)."
+    assert ended["error"]["detail"] == "The process ended before it began (it was asked to end)."
     refused = await bench.process(options=["--cpus-per-task=999"])
     assert (await bench.desk.finished(refused))["state"] == "FAILED"
     with pytest.raises(JobError, match=r"before it began \(srun: error: Unable to create step") as told:

@@ -219,8 +219,8 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
         with stranger.takes(wanted) as heard:
             await desk.core.sessions.launch(desk.id, asked)
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "unreachable")
-            assert f"{wanted} is taken by another user ({stranger.uid})" in told["session"]["message"]
-            with pytest.raises(TunnelError, match="is taken by another user"):
+            assert f"{wanted} is in use by another user ({stranger.uid})" in told["session"]["message"]
+            with pytest.raises(TunnelError, match="is in use by another user"):
                 await desk.core.sessions.open(desk.id, "mine")
             assert heard() == ""
         told = await desk.core.sessions.open(desk.id, "mine")
@@ -233,9 +233,9 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
     with stranger.takes(wanted) as heard:
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
-            assert f"{wanted} is in use by another user ({stranger.uid})" in told["session"]["message"]
+            assert f"{wanted} on this computer is in use by another user ({stranger.uid})" in told["session"]["message"]
             assert not old.exists()  # it would have posted the token to the foreign port
-            with pytest.raises(TunnelError, match="is taken by another user"):
+            with pytest.raises(TunnelError, match="is in use by another user"):
                 await desk.core.sessions.open(desk.id, "mine")
             assert heard() == ""
             await desk.until(asked["key"], lambda job: job["session"]["state"] == "ready")

@@ -74,7 +74,7 @@ async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched
     assert any("sleep 1000" in one for one in left(desk, limited)["processes"])
     cluster.run("scontrol", "update", f"jobid={limited['id']}", "timelimit=0")  # slurmctld checks every half minute
     told = await state(desk, second, "unreachable")
-    assert f"{port} is taken by another program of yours" in told["session"]["message"]
+    assert f"{port} is in use by another program of yours" in told["session"]["message"]
 
     waits = await launched("-w", "c4aiscw1", "--exclusive", name="waits", wait=False)
     assert (await state(desk, waits, "pending"))["finished"] is False
@@ -223,7 +223,7 @@ async def test_no_image_and_no_docker_any_more_are_told(
             for one in (asked, none):
                 await desk.core.sessions.launch(desk.id, one)
             over = await desk.finished(none["key"])
-            assert "the image example.invalid/no/such:1 is not on this node" in over["error"]["detail"]
+            assert "The image example.invalid/no/such:1 is not on this node" in over["error"]["detail"]
             told = await ready(desk, asked)
             assert len(left(desk, told, docker)["containers"]) == 1
             os.kill(docker.pid, signal.SIGKILL)

@@ -60,7 +60,10 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
     with socket.create_server(("127.0.0.1", session["local_port"])):  # another program was faster
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
-            assert f"{session['local_port']} is in use by another program of yours" in told["session"]["message"]
+            assert (
+                f"{session['local_port']} on this computer is in use by another program of yours"
+                in told["session"]["message"]
+            )
     async with open_desk(cluster, tmp_path) as desk:
         now = (await ready(desk, asked))["session"]
         assert [step["state"] for step in now["steps"]] == ["submitted", "pending", "starting", "ready"]
@@ -69,7 +72,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         kept = await desk.core.sessions.rename(desk.id, "training", "serious")
         assert kept["label"] == "serious"
         assert [one["key"] for one in desk.core.sessions.list_to_api(desk.id, active=True)] == [told["key"]]
-        with pytest.raises(JobNotFound, match="there is no session training"):
+        with pytest.raises(JobNotFound, match="There is no session training"):
             await desk.core.sessions.session_to_api(desk.id, "training")
         assert [tunnel["local_port"] for tunnel in desk.core.tunnels.list_to_api(desk.id)] == [session["local_port"]]
         await desk.core.sessions.end(desk.id, "serious")
@@ -121,7 +124,7 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     assert re.match(r"jupyterlab \S+ ended before it was ready \(exit code 1\)", over["error"]["detail"])
     assert "it is damaged" in await desk.text(damaged["key"], "stderr")
     assert (await desk.core.sessions.session_to_api(desk.id, "later"))["session"]["state"] == "pending"
-    with pytest.raises(JobError, match="session later is not ready: pending"):
+    with pytest.raises(JobError, match="Session later is not ready: pending"):
         await desk.core.sessions.open(desk.id, "later")
     for told in (lost, damaged, early):
         await ended(told["folder"])
@@ -231,7 +234,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         waits = await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
         assert waits["session"]["message"] == "it will continue under the same address, without its kernels"
         assert "ready" not in [step["state"] for step in waits["session"]["steps"]]  # a step of the first run
-        with pytest.raises(JobError, match="session long is not ready: pending"):
+        with pytest.raises(JobError, match="Session long is not ready: pending"):
             await desk.core.sessions.open(desk.id, "long")
 
     def has_begun() -> bool:  # without the two minutes for which Slurm holds a requeued job

@@ -67,7 +67,7 @@ SAID = [
         ["-p", "arandu", "-t", "60", ":", "-N", "3"],
         "--nodes=3 asks for 3 nodes, but the number of nodes in partition devwork is 2.",
     ),
-    (["-p", "arandu", "--gres=gpu:a100=2"], "--gres=gpu:a100=2: a number stands behind a colon, a100:2."),
+    (["-p", "arandu", "--gres=gpu:a100=2"], "--gres=gpu:a100=2: write the number after a colon, a100:2."),
     (
         ["-p", "small", "--mem=1001"],
         "--mem=1001 is more than a job may have on a node in partition small: at most 1000M.",
@@ -190,7 +190,9 @@ async def _while_the_controller_sleeps(desk: Any, cluster: EmbeddedCluster) -> N
 async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster) -> None:
     header = "#!/bin/sh\n#SBATCH --partition=arandu\n#SBATCH -t 1-0\n"
     job = await desk.submit(header, "--hold")
-    assert "--time=1-0 is more than partition arandu allows (02:00:00). It would fit: -p devwork" in job["doubts"][0]
+    assert (
+        "--time=1-0 is more than partition arandu allows (02:00:00). It would fit into: -p devwork" in job["doubts"][0]
+    )
     assert (await desk.submit(header, "--hold", "-t", "60"))["doubts"] == []
     shown = await desk.submit(header, dry_run=True)
     assert any("more than partition arandu" in text for text in shown["doubts"])

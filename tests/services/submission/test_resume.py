@@ -93,7 +93,7 @@ async def ended_well(desk: Any, job: dict[str, Any], *, lost: int = 0) -> str:
     assert epochs == [0, 1, 2, 3, 4, 5]
     assert (await desk.text(job["key"])).endswith("all done\n")
     assert json.loads(Path(job["folder"], "end.json").read_text())["restarts"] == 1
-    assert "restart 1 of 5" in said
+    assert "Restart 1 of 5" in said
     return said
 
 
@@ -146,15 +146,15 @@ async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk
         for said, words in zip(
             await asyncio.gather(saves, goes_on, trap, deaf),
             (
-                "the cell has has stopped for now",
-                "the cell goes on, and this run is at its end",
-                "the script has has stopped for now",
-                "the script goes on, and this run is at its end",
+                "The cell has stopped for now",
+                "The cell is still running at the end of this run",
+                "The script has stopped for now",
+                "The script is still running at the end of this run",
             ),
             strict=True,
         ):
             assert "this run is to end: a job of higher priority takes the nodes; " in said
-            assert "the run before ended: a job of higher priority takes the nodes" in said
+            assert "The run before ended: a job of higher priority takes the nodes" in said
             assert words in said
 
 

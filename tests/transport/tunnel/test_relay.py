@@ -97,7 +97,7 @@ def test_a_relay_carries_many_connections_byte_for_byte(
             reset(sock)
         assert ask(forwarder.address, b"alive") == b"alive"
         server.kill()
-    with pytest.raises(TunnelError, match="No program"):
+    with pytest.raises(TunnelError, match="No program listens"):
         multiplex.find(port)
     with pytest.raises(TunnelError, match="listens"):
         multiplex.dial("127.0.0.1", port, 30)
