@@ -136,7 +136,7 @@ def test_a_session_is_a_jupyter_in_the_image(
         login.removesuffix("login") + "api/status", headers={"Authorization": f"token {token}"}, trust_env=False
     )
     assert asked.json()["kernels"] == 0
-    assert "-m jupyterlab" in docker.run("top", docker.running()[0], "-ww", "-eo", "pid,args")
+    assert "start.py jupyterlab" in docker.run("top", docker.running()[0], "-ww", "-eo", "pid,args")
     if not way.is_remote:  # another server, in a job with restarts: its supervisor is not in the image
         kernel.ok(
             "%slurm launch -p devwork name=files env=box dir=/etc resume -- python3 -m http.server {port} --bind {host}"

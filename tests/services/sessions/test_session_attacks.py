@@ -164,7 +164,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     starts, runs = await asyncio.gather(
         launched("-p", "arandu", name="starts", wait=False), launched("-p", "arandu", name="runs", wait=False)
     )
-    jupyter = await until(lambda: one_of(starts, "-m jupyterlab"), "a Jupyter")
+    jupyter = await until(lambda: one_of(starts, "start.py jupyterlab"), "a Jupyter")
     runner = runner_of(starts["folder"])
     os.kill(runner, signal.SIGSTOP)
     signs = Path(starts["folder"]) / "serving" / "runtime"
@@ -195,7 +195,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     told = await desk.until(runs["key"], lambda job: job["session"]["state"] == "ready")
     page = Page((await desk.core.sessions.open(desk.id, "runs"))["page"])
     await page.log_in()
-    runner, jupyter = runner_of(told["folder"]), one_of(told, "-m jupyterlab")
+    runner, jupyter = runner_of(told["folder"]), one_of(told, "start.py jupyterlab")
     assert jupyter
     os.kill(runner, signal.SIGSTOP)
     await until(killed(jupyter), "that its port is free")
