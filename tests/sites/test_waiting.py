@@ -21,7 +21,7 @@ def test_who_waits_for_memory_reads_of_it_although_slurm_names_the_limit_of_gpus
     wait_for(lambda: laptop.value("second.reason") not in ("", "None", "Priority"), "why it waits")
     reason, words, step = (laptop.value(f"second.{name}") for name in ("reason", "reason_text", "next_step"))
     assert reason in ("QOSMaxGRESPerUser", "Resources")
-    assert "Request memory" in step
+    assert "for memory" in step
     assert "--mem=64G" in step, "what the site advises"
     if reason != "Resources":  # as a newer Slurm may report
         assert "limit of the QOS for GPUs" in words
