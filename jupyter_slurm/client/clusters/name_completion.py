@@ -113,4 +113,4 @@ def _request_names(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
 def _clusters(cluster: Cluster) -> list[NamedEntity]:
     told: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_REQUEST_TIMEOUT_S)
     far = [NamedEntity(str(one["id"]), str(way["state"])) for one in told if (way := one.get("connection"))]
-    return [NamedEntity("local", "this machine"), *far]
+    return [NamedEntity("local", "this computer"), *far]

@@ -46,8 +46,8 @@ def _answers(kernel: Any) -> dict[str, Any]:
 
 
 def _facts(job: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job that both versions have, without the sentence on its state."""
-    return {name: value for name, value in job.items() if name in other and name != "reason_text"}
+    """Return the fields of a job that both versions have, without the sentences on its state."""
+    return {name: value for name, value in job.items() if name in other and name not in ("reason_text", "next_step")}
 
 
 def _agents(answers: dict[str, Any]) -> set[int]:

@@ -127,7 +127,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     assert ended["error"]["detail"] == "The process ended before it began (it was asked to end)."
     refused = await bench.process(options=["--cpus-per-task=999"])
     assert (await bench.desk.finished(refused))["state"] == "FAILED"
-    with pytest.raises(JobError, match=r"before it began \(srun: error: Unable to create step") as told:
+    with pytest.raises(JobError, match=r"did not start \(srun: error: Unable to create step") as told:
         await bench.step("1", process=refused)
     assert "Ask for fewer tasks or CPUs" in told.value.hint
     up = marks("up again")
