@@ -233,7 +233,7 @@ class PlumbingExaminations:
 
     def to_api(self, cluster: str) -> dict[str, Any]:
         self._core.cluster(cluster)
-        found = {"status": "ok", "about": "way", "said": "this machine", "todo": ""}
+        found = {"status": "ok", "about": "way", "said": "this computer", "todo": ""}
         return {"findings": [found], "failed": False, "keyless": [{"host": "login", "public": "/k.pub"}]}
 
     async def admit(self, cluster: str, host: str) -> dict[str, Any]:

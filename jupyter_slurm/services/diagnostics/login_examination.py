@@ -54,7 +54,7 @@ class Examination:
         except SlurmError as error:
             self._before.append(Finding("failed", "way", error.message, error.hint))
             return
-        self._before.append(Finding("ok", "way", " -> ".join(["this machine", *(host.name for host in way)])))
+        self._before.append(Finding("ok", "way", " -> ".join(["this computer", *(host.name for host in way)])))
         is_lost = site.is_connected and not site.is_usable
         if (since := site.since) is not None and not is_lost:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
