@@ -123,7 +123,7 @@ def test_everything_is_looked_at_and_one_code_is_asked_for(doctor: Callable[...,
     ]
     assert [about for about in found if about != "job folder"] == ["profile", "way", *hops, *there]
     assert "job folder" in found
-    assert "way: this machine -> gateway -> login" in said.text
+    assert "way: this computer -> gateway -> login" in said.text
     assert "partitions: main (default)" in said.text
     assert "nodes: 2 of 2 can start jobs" in said.text
     home = Path(f"~{ssh_site.user}").expanduser()
