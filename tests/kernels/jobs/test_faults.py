@@ -181,7 +181,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("--gpus=9",): "--gpus=9 is more than all nodes in partition low have: 2 GPUs",
         ("--mem=90G",): "--mem=90G is more than any node in partition low has: at most 64G",
         ("--mem=60",): "The kernel used more memory than its allocation has",
-        ("kernel=nosuch",): "has no kernel nosuch; it has ",
+        ("kernel=nosuch",): "has no kernel nosuch. Available kernels: ",
         ("dir=/no/such",): "has no folder /no/such. Choose another folder with dir=FOLDER.",
         ("image=/nosuch.sif",): "/nosuch.sif",
         ("python=/nosuch/python",): "has no /nosuch/python. Use python=PATH with a Python that the node sees.",

@@ -141,7 +141,7 @@ async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(
     told = await sessions.desk.until(held, lambda job: job["session"]["message"] == "image: 2 of 3 layers")
     assert told["session"]["state"] == "starting"
     assert re.fullmatch(
-        r"/usr/bin/python3\S* has no Jupyter\. Install one with jupyter=install.*", await sessions.over(bare)
+        r"/usr/bin/python3\S* has no Jupyter\. Install it with jupyter=install.*", await sessions.over(bare)
     )
     let_go()
     waiting = ["-p", "devwork", "--begin=now+3600"]
