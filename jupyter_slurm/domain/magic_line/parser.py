@@ -111,7 +111,7 @@ class _Reader:
         line = self.line
         while self.at < len(line) and line[self.at].isspace():
             self.at += 1
-        if self.at >= len(line):
+        if self.at >= len(line) or line[self.at] == "#":  # a comment, as in a shell
             return None
         self.start, self.text, self.typed = self.at, [], None
         while self.at < len(line) and not line[self.at].isspace():

@@ -101,6 +101,9 @@ def test_lines_that_have_no_words(line: str, where: str) -> None:
         ("wait -p arandu as=job -n4", ["-p", "arandu", "-n4"], {"wait": None, "as": "job"}, []),
         ("-p wait", ["-p", "wait"], {}, []),  # the value of -p
         ("--gpus as=job", ["--gpus", "as=job"], {}, []),  # as sbatch parses it
+        ("-p x --time=5   # my first 'job", ["-p", "x", "--time=5"], {}, []),  # a comment, as in a shell
+        ("# only a comment", [], {}, []),
+        ("--comment=a#b wait -- '#c' d#e # f", ["--comment=a#b"], {"wait": None}, ["#c", "d#e"]),
         ("--nice wait", ["--nice"], {"wait": None}, []),  # an optional value is attached or absent
         ("-k wait", ["-k"], {"wait": None}, []),
         ("-Hn 2 wait", ["-Hn", "2"], {"wait": None}, []),
