@@ -338,7 +338,7 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
 
 def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who_removes(tmp_path):
     """A pipe in place of a note, or of a lock, and the lock of a killed job."""
-    notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("image_notes", "images"))
+    notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("image_notes", "image_fetch"))
     for name in ("a.sif.json", ".docker-n1-b.json", "c.sif.lock"):
         os.mkfifo(tmp_path / name)
     for name in ("a.sif", "c.sif"):
