@@ -79,7 +79,7 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     assert "while the job is running" in repr(Report(report))
     with pytest.raises(UsageError, match="has not started"):
         await desk.core.cluster(desk.id).results.report(held["key"])
-    with pytest.raises(UsageError, match="Each task of an array"):
+    with pytest.raises(UsageError, match="each of its tasks has one"):
         await desk.core.cluster(desk.id).results.report(array["key"])
     assert (await desk.core.cluster(desk.id).results.report(f"{array['id']}_1"))["id"] == f"{array['id']}_1"
 
