@@ -272,7 +272,7 @@ async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
         async with connected(short_path, ssh_site, more) as core:
             tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             why = tunnel["failed"]["nested"]
-            assert why.startswith(f"ssh from the login node to {tunnel['node']} cannot be started: "), why
+            assert why.startswith(f"The relay (ssh from the login node to {tunnel['node']}) cannot be started: "), why
             assert (tunnel["way"], "Host key verification failed" in why) == ("step", True)
             await core.cluster("far").actions.cancel(job["key"])
     finally:
@@ -354,7 +354,7 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
             return bool((await core.cluster("far").jobs.describe(job["key"]))["finished"])
 
         await until(is_over)
-        with pytest.raises(JobError, match="does not run") as refused:
+        with pytest.raises(JobError, match="it is not running") as refused:
             await core.tunnels.open("far", {"job": job["key"], "port": port})
         assert refused.value.status == 409, "nothing that the agent would have to log"
 
