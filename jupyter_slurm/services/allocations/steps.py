@@ -285,7 +285,7 @@ class Steps:
         if not await self._has_ended(step):
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError(
-                "The allocation of the step has ended.",
+                "The allocation ended.",
                 hint="Request a new allocation with %salloc.",
                 with_allocation=True,
             )

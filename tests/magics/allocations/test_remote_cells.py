@@ -181,7 +181,7 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop")
     ran = held.run("%%remote -c 99\n1")
-    assert "did not start (srun: error: Unable to create step for job" in ran.traceback
+    assert re.search(r"(?:did not start|before it began) \(srun: error: Unable to create step for job", ran.traceback)
     assert "Ask for fewer tasks or CPUs" in ran.traceback
     assert "cannot be used: a process is one task" in held.run("%%remote -n 4\n1").traceback
 

@@ -151,7 +151,9 @@ async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(
     ):
         again = await sessions.launch(name, options=waiting, name=f"{name}-again")
         (warning,) = (await sessions.desk.job(again))["warnings"]
-        assert re.match(rf"{said}.*(?:seems to have|has) no Jupyter\b.* Install one with jupyter=install", warning), warning
+        assert re.match(rf"{said}.*(?:seems to have|has) no Jupyter\b.* Install one with jupyter=install", warning), (
+            warning
+        )
     assert "has no python3. The end of the log" in await sessions.over(held)
     said = f"container: The image {image} has no python3. Choose another one with python=PATH.\n"
     assert (await sessions.desk.text(held, "stderr")).endswith(said)

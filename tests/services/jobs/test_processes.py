@@ -136,7 +136,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     await bench.until_exists(up)
     await bench.desk.core.cluster(bench.desk.id).actions.cancel(bench.job["key"])
     ended = await bench.desk.finished(cell["key"])
-    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation of the step has ended.")
+    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation ended.")
 
 
 @pytest.mark.here_only("what the holder does on its node is the same either way")
