@@ -106,7 +106,7 @@ describe("the page of a job", () => {
     const { page, api } = here();
     api.resubmit.mockRejectedValueOnce(new TypeError("network"));
     expect(await page.resubmit()).toBeNull();
-    expect(page.actProblem?.hint).toContain("one job, not two");
+    expect(page.actProblem?.hint).toContain("Only one job");
     expect(await page.resubmit()).toMatchObject({ id: "13" });
     expect(await page.resubmit()).not.toBeNull();
     const keys = api.resubmit.mock.calls.map(([, , key]) => String(key));
