@@ -142,7 +142,9 @@ class Submitter:
         warnings = [*await self._preflight.warnings(request, plan), *parts_notice(parts)]
         if requested.get("dry_run"):
             return await self._show(request, plan, warnings)
-        if not self._facts.check_submission(plan.requests).refused:  # sbatch says more of a cluster that does not exist
+        is_elsewhere = any(one.clusters for one in plan.requests)
+        # sbatch says more of a cluster that does not exist
+        if is_elsewhere and not self._facts.check_submission(plan.requests).refused:
             await self._preflight.check_cluster(plan)
         await self.prepare()
         warnings += await self._preflight.jupyter(request, plan)
