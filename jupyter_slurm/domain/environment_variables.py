@@ -56,7 +56,6 @@ _SET_BY_SLURM = frozenset(
         "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS",
         "I_MPI_PMI_FD",
         "MPS_PIPE_DIRECTORY",
-        "MUNGE_SOCKET",
         "OMPI_MCA_plm_slurm_args",
         "PRTE_MCA_plm_slurm_args",
         "ROCR_VISIBLE_DEVICES",

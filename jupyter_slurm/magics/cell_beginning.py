@@ -31,7 +31,7 @@ def move_magic_up(lines: list[str]) -> list[str]:
     above = lines[:at]
     code = next((number for number, line in enumerate(above) if not _SKIPPED_LINE.match(line.rstrip("\n"))), None)
     if code is not None:
-        if _is_in_text(lines, at):
+        if _is_python(lines):  # the line stands in a string
             return lines
         raise SyntaxError(
             f"%%{_name(lines[at])} must be the first line of its cell. Move the code above it to a cell of its own.",
@@ -49,12 +49,13 @@ def _name(line: str) -> str:
     return found["name"] if found else ""
 
 
-def _is_in_text(lines: list[str], at: int) -> bool:
-    """Return whether a line stands inside a string that began above it."""
+def _is_python(lines: list[str]) -> bool:
+    """Return whether a cell is Python, apart from its line magics and shell commands."""
     import ast
 
+    plain = [re.sub(r"^(\s*)(?:%(?!%)|!).*", r"\1pass", line) for line in lines]
     try:
-        ast.parse("".join(lines))
+        ast.parse("".join(plain))
     except SyntaxError:
         return False
     return True

@@ -75,6 +75,7 @@ def test_comments_may_stand_above_the_magic(kernel: Any) -> None:
     text = 'text = """\n%%sbatch\n"""'
     assert kernel.value(f"(exec({text!r}), text)[1]") == "\n%%sbatch\n"
     kernel.ok(text)
+    kernel.ok(f"%lsmagic\n{text}")
     failed = kernel.run("# above\n%%sbatch wait\n1 / 0")
     assert re.search(r"1 # above\n-+> 2 1 / 0", kernel.text(failed.display))
 
