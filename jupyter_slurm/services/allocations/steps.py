@@ -282,7 +282,7 @@ class Steps:
             self._apply_wait_reason(step, waits)
             await self._read_state(step)
             return
-        if not await self._has_ended(step):
+        if not await self._has_ended(step) and not step.is_finished:  # another task may have read its end meanwhile
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError(
                 "The allocation ended.",

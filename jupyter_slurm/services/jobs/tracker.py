@@ -336,7 +336,7 @@ class Tracker:
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
         if not entry.reports_events or not await self.read_end(entry):
-            return False
+            return entry.is_finished  # another task may have read its end meanwhile
         await self.finish(entry)
         return True
 

@@ -200,6 +200,22 @@ async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, 
         await bench.start(job, "true")
 
 
+async def test_an_end_that_two_tasks_read_at_once_stays_as_it_was(bench: Bench) -> None:
+    """The task that reads second finds the step finished; it does not call the step cancelled with its allocation."""
+    job = await bench.allocate("-p", "arandu")
+    step = await bench.start(job, "true")
+    await _until(Path(bench.desk.root, step["key"], "end.json").exists)
+    await bench.desk.finished(step["key"])
+    cluster = bench.desk.core.cluster(bench.desk.id)
+    entry = cluster.tracker.find(step["key"])
+    assert entry is not None
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
+    await bench.desk.finished(job["key"])
+    await cluster.steps._follow(entry)  # as a task that began before the end was read
+    assert (await bench.desk.job(step["key"]))["state"] == "COMPLETED"
+    assert await cluster.tracker._ended_by_marker(entry), "no further question to Slurm about it"
+
+
 async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: Bench) -> None:
     job = await bench.allocate("-p", "arandu", lease=5.0)
     following = asyncio.create_task(bench.desk.finished(job["key"]))
