@@ -50,7 +50,7 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench an
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast lint docs docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-fast lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -79,11 +79,14 @@ docs-images: .build/test-system .build/installed ## take the pictures of the doc
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
 
-lint: .build/node_modules .build/installed ## ruff, mypy, import-linter, the documentation, tsc, eslint, prettier, vitest
+lint: .build/node_modules .build/installed ## ruff, mypy, import-linter, codespell, the documentation, tsc, eslint, prettier, vitest
 	@$(MAKE) -j 2 .lint-python .lint-panel
 
 docs: .build/installed ## build the documentation into docs/_build
 	@$(QUIET) docs $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+
+docs-links: .build/installed ## check the links of the documentation to other sites
+	@$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/links
 
 .PHONY: api-types
 api-types: .build/installed ## write the types of the API from openapi.yaml, for Python and for TypeScript
@@ -96,6 +99,7 @@ api-types: .build/installed ## write the types of the API from openapi.yaml, for
 	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
+	@$(QUIET) codespell $(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples jupyter_slurm labextension/src
 	@$(QUIET) code-map $(BIN)/python docs/development/code_map.py --check
 	@$(MAKE) docs
 

@@ -21,6 +21,7 @@ extensions = [
     "sphinx_design",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinxext.opengraph",
     "executed_pages",
     "reference_pages",
 ]
@@ -39,6 +40,8 @@ html_title = "jupyter_slurm"
 html_baseurl = DOCUMENTATION_URL
 html_theme_options = {"show_prev_next": True, "navigation_with_keys": False, "header_links_before_dropdown": 7}
 html_static_path = []
+ogp_site_url = DOCUMENTATION_URL
+ogp_social_cards = {"enable": False}
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True

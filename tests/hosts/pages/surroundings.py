@@ -142,7 +142,7 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     for file in (key, key.with_suffix(".pub")):
         shutil.copy(file, ssh / file.name)
     config = laptop.ssh_config.read_text().replace(str(key), str(own / key.name))
-    shutil.move(home / "known_hosts", ssh / "known_hosts")
+    shutil.copy(home / "known_hosts", ssh / "known_hosts")  # that of the profile stays
     (ssh / "config").write_text(config.replace(str(home / "known_hosts"), str(own / "known_hosts")))
     mount = f'mount --bind "{ssh}" "{own}" && exec "$@"'
     words = {
