@@ -83,7 +83,7 @@ def test_a_job_is_followed_to_its_failure_and_submitted_again(
     expect(log.get_by_text(HOSTILE)).to_be_visible()
     expect(log.get_by_text("100 %", exact=True)).to_be_visible()
     expect(log.locator("img, b")).to_have_count(0)
-    follow = shown.get_by_role("button", name="Follow the end")
+    follow = shown.get_by_role("button", name="Follow new output")
     expect(follow).to_have_attribute("aria-pressed", "false")
     Path(lab.home, "go").touch()
     search = shown.get_by_role("searchbox", name="Search the log")
@@ -99,7 +99,7 @@ def test_a_job_is_followed_to_its_failure_and_submitted_again(
     Path(lab.home, "stop").touch()
     expect(state).to_have_text("FAILED")
     expect(log.get_by_text("these are the last words")).to_be_visible()
-    timeline = shown.get_by_role("list", name="What became of it")
+    timeline = shown.get_by_role("list", name="History of the job")
     expect(timeline.get_by_role("listitem")).to_have_text(
         [re.compile("^Submitted"), re.compile("^Started.*on dgx01"), re.compile("^Ended.*FAILED, exit code 3")]
     )

@@ -120,7 +120,7 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
 
     execute(page, "jupyter-slurm:follow-up")
     dialog.get_by_label("Variables to send").fill("x twice")
-    dialog.get_by_role("button", name="Ask").click()
+    dialog.get_by_role("button", name="Request").click()
     second = _there(page, "second")
     wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back")
     (after,) = allocations(lab)

@@ -85,7 +85,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(gpus).to_have_value("1")
     _tab_to(page, "gpuType")
     page.keyboard.type("a100")
-    expect(form.get_by_label("Type of GPU")).to_have_value("a100")
+    expect(form.get_by_label("GPU type")).to_have_value("a100")
     expect(refusal).to_have_count(0)
     _tab_to(page, "When would it start?")
     page.keyboard.press("Enter")
@@ -141,9 +141,9 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(session).to_have_attribute("data-session", "ended", timeout=60_000)
     expect(session).to_contain_text("stopped")
     session.get_by_role("button", name="Launch another").click()
-    expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as in the last launch
+    expect(form.get_by_label("GPU type")).to_have_value("a100")  # as in the last launch
     expect(form.get_by_label("Name", exact=True)).to_have_value("")
-    form.get_by_role("button", name="Look again").click()
+    form.get_by_role("button", name="Refresh").click()
     expect(form.get_by_label("Partition")).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
     _keep_and_open_a_template(page, form, screenshot)
 
@@ -151,9 +151,9 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
 def _look_at_what_is_free(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     """The session has one of eight GPUs; the button causes a new query to Slurm."""
     panel = page.locator("#jupyter-slurm-panel")
-    panel.get_by_text("What is free on arandu").click()
+    panel.get_by_text("Free on arandu").click()
     free = panel.locator(".jp-Slurm-resources")
-    free.get_by_role("button", name="Look again").click()
+    free.get_by_role("button", name="Refresh").click()
     expect(free.locator("[data-gpu=a100]")).to_have_text("a1007 of 8 free")
     expect(free).to_contain_text(re.compile("1 job runs.*GPUs 1, a100 1"))
     free.get_by_text("5 nodes").click()
@@ -175,5 +175,5 @@ def _keep_and_open_a_template(page: Page, form: Locator, screenshot: Callable[[P
     page.get_by_title("mine.slurm-launch.json").dblclick()
     opened = page.get_by_role("form", name="GPU notebook on arandu")
     expect(opened.get_by_label("Memory")).to_have_value("3G")
-    expect(opened.get_by_label("Type of GPU")).to_have_value("a100")
+    expect(opened.get_by_label("GPU type")).to_have_value("a100")
     screenshot(page, "launch-template")

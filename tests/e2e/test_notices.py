@@ -72,7 +72,7 @@ def test_notices_are_told_once_also_by_the_browser(
         return "\n".join(each for tab in (page, other) for each in tab.locator(TOAST).all_inner_texts())
 
     wait_for(lambda: f"Job {running} (training) has started" in toasts(), "the start is told")
-    wait_for(lambda: f"Job {failed} ({HOSTILE}) has failed: FAILED." in toasts(), "the failure is told")
+    wait_for(lambda: f"Job {failed} ({HOSTILE}) failed: FAILED." in toasts(), "the failure is told")
     assert toasts().count(f"Job {failed} ") == 1
     teller = page if page.locator(TOAST, has_text="has failed").count() else other
     axe(teller, TOAST)
@@ -86,7 +86,7 @@ def test_notices_are_told_once_also_by_the_browser(
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
     second = submit(lab, "exit 4", "-J", HOSTILE)
     wait_for(lambda: page.evaluate("told.join()"), "the browser tells")
-    assert page.evaluate("told.join()").startswith(f"Job {second} ({HOSTILE}) has failed: FAILED.")
+    assert page.evaluate("told.join()").startswith(f"Job {second} ({HOSTILE}) failed: FAILED.")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:browser-notices')")
     expect(page.locator(".jp-Slurm-status button")).to_have_attribute("data-connection", "paused")
 
@@ -126,7 +126,7 @@ def test_menu_and_keys(
         *[f"{act} Selected Jobs" for act in ("Cancel", "Hold", "Release", "Requeue")],
         "Set the Time Limit of Selected Jobs…",
         *[f"Copy Selected Jobs as {kind}" for kind in ("CSV", "JSON")],
-        "Notices of the Browser While the Page Is Hidden",
+        "Desktop Notifications While This Tab Is Hidden",
     ]
     screenshot(page, "menu")
     page.keyboard.press("Escape")
@@ -146,7 +146,7 @@ def test_menu_and_keys(
     screenshot(page, "job-page")
     page.context.grant_permissions(["clipboard-read"])
     call(page, "copy link to job")
-    expect(page.get_by_text("The link to this page is copied.").first).to_be_visible()
+    expect(page.get_by_text("The link to this page was copied.").first).to_be_visible()
     link = f"{re.escape(lab.url)}lab[?]slurm-job=[^/?&]+%2F[0-9a-f-]+"
     assert re.fullmatch(link, page.evaluate("navigator.clipboard.readText()"))
     page.keyboard.press("ControlOrMeta+Alt+j")

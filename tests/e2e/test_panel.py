@@ -85,7 +85,7 @@ def _look_at_everybodys(
     row.click()
     expect(row).to_have_attribute("aria-selected", "true")
     expect(panel.get_by_role("button", name=re.compile("^(Cancel|Hold) "))).to_have_count(2)  # only on jobs of the user
-    expect(panel.locator(".jp-Slurm-others")).to_contain_text("The jobs of others as of")
+    expect(panel.locator(".jp-Slurm-others")).to_contain_text("Jobs of other users, checked")
     screenshot(page, "panel-everybody")
     axe(page, ".jp-Slurm-panel")
     page.get_by_label("Filter jobs by").fill(other)
@@ -140,7 +140,7 @@ def test_jobs_are_seen_and_cancelled(
     cancel.click()
     page.get_by_role("button", name="Cancel the job").click()
     expect(row.locator(".jp-Slurm-state")).to_contain_text("CANCELLED")
-    expect(row.get_by_role("button")).to_have_count(0)
+    expect(row.locator(".jp-Slurm-action button")).to_have_count(0)
     expect(status).to_have_text("Slurm: 1 running")
 
     page.reload()  # jobs that ended before the load are shown as well
@@ -158,6 +158,12 @@ def test_jobs_are_seen_and_cancelled(
     cancelled.click()
     expect(rows).to_have_count(2)
     wait_for(lambda: '["cancelled"]' not in page.evaluate(SAVED_TABLE), "other tests begin with all")
+
+
+def _choose_action(page: Page, name: str) -> None:
+    """Choose an action on the selected jobs in the menu of the side bar."""
+    page.locator("#jupyter-slurm-side-bar .jp-Slurm-marked summary").click()
+    page.get_by_role("button", name=name).click()
 
 
 def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
@@ -198,21 +204,22 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     screenshot(page, "panel-side")
     axe(page, "#jupyter-slurm-side-bar")
 
-    page.get_by_role("button", name="Time limit of 4 jobs…").click()
+    _choose_action(page, "Time limit of 4 jobs…")
     page.get_by_role("dialog").get_by_role("textbox").fill("1:30:00")
     axe(page, ".jp-Dialog")
     page.keyboard.press("Enter")
     expect(page.locator(".jp-Dialog")).to_have_count(0)
-    page.get_by_role("button", name="Hold 4 jobs").click()
-    page.get_by_role("button", name="Release 4 jobs").click()
-    expect(page.get_by_role("button", name="Hold 4 jobs")).to_be_visible()
+    _choose_action(page, "Hold 4 jobs")
+    _choose_action(page, "Release 4 jobs")
+    hold = page.locator("#jupyter-slurm-side-bar .jp-Slurm-marked").get_by_text("Hold", exact=True)
+    expect(hold).to_have_attribute("aria-label", "Hold 4 jobs")
     asked = ["squeue", "--noheader", "--format=%l", "--jobs", ",".join(held)]
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     limits = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split()
     assert limits == ["1:30:00"] * 3
     # Another client holds one of them earlier: no hold remains for that job.
     subprocess.run(["scancel", held[0]], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
-    page.get_by_role("button", name="Hold 4 jobs").click()
+    _choose_action(page, "Hold 4 jobs")
     failures = page.locator(".jp-Slurm-failures li")
     expect(failures).to_have_count(1)
     expect(failures).to_contain_text(held[0])
@@ -235,6 +242,37 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     expect(tab).not_to_have_url(re.compile("slurm-job"))
     tab.close()
     subprocess.run(["scancel", other], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
+
+
+def _click_twice(page: Page, row: Locator) -> None:
+    """Press the mouse twice at one place, as a person does: without a look at what lies there the second time."""
+    box = row.locator(".jp-Slurm-id").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + 4, box["y"] + box["height"] / 2)
+    expect(page.locator(f"{ROWS}[aria-selected=true]")).to_have_count(1)
+    page.mouse.down(click_count=2)
+    page.mouse.up(click_count=2)
+
+
+@pytest.mark.parametrize("place", ["show-side-bar", "open"])
+def test_a_double_click_opens_the_job_below_the_pointer(
+    page: Page, sbatch: Callable[..., str], lab: Any, place: str
+) -> None:
+    """On the third row, with nothing selected: nothing moves between the clicks."""
+    jobs = [sbatch("-J", f"{place}-{number}", "--begin=now+1hour") for number in range(4)]
+    page.goto(f"{lab.url}lab/workspaces/double-{place}")
+    page.evaluate("window.jupyterapp.restored")
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()
+    page.evaluate(f"window.jupyterapp.commands.execute('jupyter-slurm:{place}')")
+    rows = page.locator(ROWS)
+    page.get_by_label("Filter jobs by").fill(f"{place}-")
+    expect(rows).to_have_count(4)
+    hit = rows.nth(2)
+    job = hit.locator(".jp-Slurm-id").inner_text()
+    _click_twice(page, hit)
+    tab = page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text=f"{place}-")
+    expect(tab).to_have_text(f"{place}-{jobs.index(job)}")
 
 
 FRAMES = """async ([frames, act]) => {
@@ -399,8 +437,8 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     lab.process.terminate()
     lab.process.wait(30)
     expect(status).to_have_text("Slurm: not reachable")
-    gone = "The Jupyter server does not answer: has it ended, or the network?\n"
-    expect(status).to_have_attribute("title", f"{gone}The connection is tried again by itself.")
+    gone = "The Jupyter server does not answer. Check that it runs, and check the network.\n"
+    expect(status).to_have_attribute("title", f"{gone}The connection is retried automatically.")
     expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_contain_text("does not answer")
     expect(shown.locator(".jp-Slurm-problem").first).to_contain_text("does not answer")
     restart(lab)

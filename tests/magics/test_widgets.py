@@ -176,7 +176,7 @@ def test_what_is_free_is_shown_by_type(kernel: Any, wait_for: WaitFor) -> None:
     wait_for(lambda: "8 of 8 a100 free" in front.html(root), "all of them")
     kernel.ok("%%sbatch as=taken -p arandu --gpus 3\nimport time\ntime.sleep(600)")
     wait_for(lambda: kernel.value("taken.state") == "RUNNING", "three are taken")
-    front.click(front.find(root, description="Ask again"))
+    front.click(front.find(root, description="Refresh"))
     wait_for(lambda: "5 of 8 a100 free" in front.html(root), "the others")
     kernel.ok("taken.cancel()")
 

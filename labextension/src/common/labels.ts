@@ -50,12 +50,14 @@ function linkText(trans: TranslationBundle, model: IJobsModel): string {
     model.clusters.find(({ connection }) => connection?.state === state),
   );
   if (lost) {
-    return trans.__("link to %1 lost", clusterName(lost));
+    return trans.__("connection to %1 lost", clusterName(lost));
   }
   if (connecting) {
     return trans.__("logging in to %1", clusterName(connecting));
   }
-  return model.reconnected ? trans.__("link to %1 is back", clusterName(model.reconnected)) : "";
+  return model.reconnected
+    ? trans.__("connection to %1 restored", clusterName(model.reconnected))
+    : "";
 }
 
 /** Return the first prompt that waits for an answer of the user. */
@@ -72,7 +74,7 @@ export function connectionState(trans: TranslationBundle, connection: IConnectio
     case "connecting":
       return trans.__("logging in");
     case "lost":
-      return trans.__("link lost since %1; it is made again by itself", since);
+      return trans.__("connection lost since %1; reconnecting", since);
     default:
       return trans.__("not connected");
   }
@@ -83,7 +85,7 @@ export function connectionState(trans: TranslationBundle, connection: IConnectio
  */
 export function promptHead(trans: TranslationBundle, { kind, host, questions }: IPrompt): string {
   if (kind === "passphrase" || kind === "host-key") {
-    return trans.__("For %1, jupyter-slurm asks you:", host);
+    return trans.__("jupyter_slurm asks, about %1:", host);
   }
   return questions.length > 0 ? trans.__("%1 asks:", host) : trans.__("%1 says:", host);
 }
@@ -164,7 +166,7 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
     );
   }
   if (job.released === "forgotten") {
-    lines.push(trans.__("Its kernel was killed and did not start again."));
+    lines.push(trans.__("Its kernel was killed and did not restart."));
   }
   return lines;
 }
@@ -205,15 +207,15 @@ export function cancelTitle(trans: TranslationBundle, job: IJob): string {
 
 /** Return the consequence of cancelling a job, and the number of its tasks that are affected. */
 export function cancelBody(trans: TranslationBundle, job: IJob): string {
-  const lost = trans.__("What it has not written by then is lost.");
+  const lost = trans.__("Unsaved output of this job is lost.");
   const going = Object.entries(job.tasks ?? {}).filter(([state]) => !isFinished(state));
   const count = going.reduce((sum, [, each]) => sum + each, 0);
   if (count === 0) {
     return lost;
   }
   const tasks = trans._n(
-    "It is an array, of which %1 task is not over: it is cancelled.",
-    "It is an array, of which %1 tasks are not over: all of them are cancelled.",
+    "This array has %1 unfinished task, which is cancelled.",
+    "This array has %1 unfinished tasks, which are cancelled.",
     count,
   );
   return `${tasks} ${lost}`;
@@ -244,7 +246,7 @@ export function jobReason(trans: TranslationBundle, job: IJob): string[] {
     : [job.reason_text || job.reason, job.next_step];
   if (!job.known && job.unknown_since !== null) {
     const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
-    lines.unshift(trans.__("Not known since %1.", since));
+    lines.unshift(trans.__("State unknown since %1.", since));
   }
   return lines.filter((line) => line && line !== "None");
 }

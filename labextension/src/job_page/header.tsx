@@ -131,7 +131,7 @@ function RemainingTime({
 
 function Timeline({ page, job, trans }: Omit<IHeaderProps, "acts">): React.ReactElement {
   return (
-    <ol className="jp-Slurm-timeline" aria-label={trans.__("What became of it")}>
+    <ol className="jp-Slurm-timeline" aria-label={trans.__("History of the job")}>
       {timelineEvents(trans, job, page.observedStates).map(
         ({ what, detail, time, kind }, index) => (
           <li key={index} data-kind={kind}>

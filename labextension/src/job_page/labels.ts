@@ -88,7 +88,7 @@ export function ending(trans: TranslationBundle, job: IJob): string {
 /** Return the start time of a waiting job, as Slurm estimates it; empty where that is not known. */
 export function estimate(trans: TranslationBundle, job: IJob, now: number): string {
   return stateKind(job.state) === "pending" && job.estimated_start && job.estimated_start > now
-    ? trans.__("Earliest start, as Slurm sees it now: %1.", formatTime(job.estimated_start))
+    ? trans.__("Earliest start, by Slurm's estimate: %1.", formatTime(job.estimated_start))
     : "";
 }
 
@@ -121,7 +121,7 @@ export function remainingTime(
   return {
     text: trans.__("%1 of %2 left", time, all),
     used: Math.min(1, Math.max(0, (now - start) / limit)),
-    warning: isNear ? trans.__("At its limit it is ended, and what it has not saved is lost.") : "",
+    warning: isNear ? trans.__("The job ends at its time limit, and unsaved work is lost.") : "",
   };
 }
 
@@ -214,8 +214,8 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
       .join(" ");
   const sources: Readonly<Record<string, string>> = {
     sacct: trans.__("accounting (sacct)"),
-    sstat: trans.__("its nodes, so far (sstat)"),
-    runner: trans.__("what runs the cell, at its end"),
+    sstat: trans.__("live usage (sstat)"),
+    runner: trans.__("the runner, at the end of the cell"),
   };
   return nonEmptyFacts([
     [
@@ -241,7 +241,7 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
           ),
     ],
     [
-      trans.__("Memory at most"),
+      trans.__("Peak memory"),
       memory_peak === null
         ? null
         : of(
@@ -250,11 +250,11 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
             share(report.memory_efficiency),
           ),
     ],
-    [trans.__("GPUs asked for"), report.gpus_asked],
+    [trans.__("GPUs requested"), report.gpus_asked],
     ...report.gpus.map(({ name, utilization, memory_used, memory_total }): [string, string] => [
       name,
       [
-        utilization === null ? "" : trans.__("%1 busy at that moment", share(utilization)),
+        utilization === null ? "" : trans.__("%1 busy when measured", share(utilization)),
         memory_used === null
           ? ""
           : of(formatSize(memory_used), memory_total ? formatSize(memory_total) : "", ""),
@@ -292,8 +292,8 @@ export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
       return [];
     }
     const text = has
-      ? trans.__("%1 at last, %2 at most; it has %3", words(last), words(most), words(has))
-      : trans.__("%1 at last, %2 at most", words(last), words(most));
+      ? trans.__("%1 (last), %2 (peak), of %3", words(last), words(most), words(has))
+      : trans.__("%1 (last), %2 (peak)", words(last), words(most));
     return [{ label, values, text, top: Math.max(edge, most) || 1 }];
   };
   const percent = (part: number): string => `${Math.round(part * 100)} %`;

@@ -51,7 +51,7 @@ function useSearch(
       if (before === 0 || log.isFull) {
         break;
       }
-      setSearch({ text, line, message: trans.__("Looking further up…") });
+      setSearch({ text, line, message: trans.__("Searching earlier output…") });
       await log.earlier();
       if (turn !== current.current || log.before === before) {
         return;
@@ -64,7 +64,7 @@ function useSearch(
         ? trans.__("Not found below.")
         : above
           ? trans.__(
-              "Not found in %1; once more looks further up.",
+              "Not found in %1. Press Enter to search earlier output.",
               formatSize(log.end - log.before),
             )
           : trans.__("Not found above.");
@@ -80,7 +80,9 @@ function useSearch(
       if (text !== "") {
         const found = findLine(log.lines, text, log.lines.length - 1, -1);
         const message =
-          found < 0 ? trans.__("Not found in this part. Press Enter to search further up.") : "";
+          found < 0
+            ? trans.__("Not found in this part. Press Enter to search earlier output.")
+            : "";
         setSearch({ text, line: found < 0 ? null : log.first + found, message });
       }
     },
@@ -158,14 +160,14 @@ function firstStream(page: JobPage): Stream {
 function emptyText({ page, trans }: ILogProps): string {
   const { job } = page;
   if (page.streams.length === 0) {
-    return trans.__("Each task of this array has its own output: choose one under Tasks.");
+    return trans.__("Each task of this array has its own output. Select one under Tasks.");
   }
   if (job !== null && isFinished(job.state)) {
-    return trans.__("Nothing was printed.");
+    return trans.__("No output.");
   }
   return job !== null && stateKind(job.state) === "pending"
-    ? trans.__("Nothing yet: it has not begun.")
-    : trans.__("Nothing yet.");
+    ? trans.__("Not started yet.")
+    : trans.__("No output yet.");
 }
 
 /** Note above the lines: how much of the earlier output is loaded. */
@@ -176,7 +178,7 @@ function Above({ log, page, trans }: ILogProps & { log: Log }): React.ReactEleme
   return (
     <p className="jp-Slurm-aside jp-Slurm-above">
       {log.isFull
-        ? trans.__("What was printed before is only in the file: %1", page.job?.stdout ?? "")
+        ? trans.__("Earlier output is only in the file: %1", page.job?.stdout ?? "")
         : trans.__(
             "Showing the last %1 of %2. Scroll up to load more.",
             formatSize(log.end - log.before),
@@ -226,7 +228,7 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
             setFollows(!follows);
           }}
         >
-          {trans.__("Follow the end")}
+          {trans.__("Follow new output")}
         </button>
         <SearchBox
           {...{ trans, search, go }}

@@ -175,7 +175,9 @@ export class JobPage extends Model {
       this._update(await this.api.cancel(this.place.cluster, this.place.job));
     } catch (error) {
       this._cancelledIn = null;
-      this._act(toProblem(error, "Whether the job was cancelled is not known: look again."));
+      this._act(
+        toProblem(error, "It is not known whether the job was cancelled. Refresh the list."),
+      );
     }
     this._changed.emit();
   }
@@ -231,7 +233,7 @@ export class JobPage extends Model {
         });
       } catch (error) {
         if (this._watch?.signal === signal) {
-          this._problem = toProblem(error, "It is tried again by itself.");
+          this._problem = toProblem(error, "It is retried automatically.");
           this._changed.emit();
           if (this._problem.status === 404) {
             return;
@@ -251,7 +253,7 @@ export class JobPage extends Model {
         await this.logs[stream].catchUp();
         this._logProblems.delete(stream);
       } catch (error) {
-        this._logProblems.set(stream, toProblem(error, "It is tried again by itself."));
+        this._logProblems.set(stream, toProblem(error, "It is retried automatically."));
       }
       this._changed.emit();
     }

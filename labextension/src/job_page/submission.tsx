@@ -76,7 +76,7 @@ export function Submission({ page, job, trans }: IDetailsProps): React.ReactElem
       <h3>{trans.__("Record")}</h3>
       {job.key === null ? (
         <p className="jp-Slurm-aside">
-          {trans.__("It was submitted in another way: nothing is recorded of it.")}
+          {trans.__("No submission record. The job was not submitted with jupyter_slurm.")}
         </p>
       ) : (
         <Record {...{ page, trans }} />

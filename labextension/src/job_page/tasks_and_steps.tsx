@@ -72,10 +72,7 @@ function Table(props: {
       </table>
       {rows.length > MAX_ROWS && (
         <p className="jp-Slurm-aside">
-          {trans.__(
-            "%1 more are not shown; of those shown, failed ones come first.",
-            rows.length - MAX_ROWS,
-          )}
+          {trans.__("%1 more are not shown. Failed tasks come first.", rows.length - MAX_ROWS)}
         </p>
       )}
     </>

@@ -24,7 +24,7 @@ function Report({ page, job, trans }: IUsageProps): React.ReactElement {
     isFinished(job.state) ? job.state : "",
   );
   return (
-    <RefreshableResult trans={trans} request={request} label={trans.__("Ask again")}>
+    <RefreshableResult trans={trans} request={request} label={trans.__("Refresh")}>
       {(report) => (
         <>
           <Facts facts={reportFacts(trans, report)} />
@@ -44,11 +44,11 @@ export function Usage(props: IUsageProps): React.ReactElement {
   const known = page.jobs.clusters.find(({ id }) => id === job.cluster);
   return (
     <>
-      <h3>{trans.__("Asked for")}</h3>
+      <h3>{trans.__("Requested")}</h3>
       <Facts facts={jobFacts(trans, job, known ? clusterName(known) : job.cluster)} />
       <h3>{trans.__("Used")}</h3>
       <Report {...props} />
-      <h3>{trans.__("As time went by")}</h3>
+      <h3>{trans.__("Usage over time")}</h3>
       <Plots {...props} />
     </>
   );

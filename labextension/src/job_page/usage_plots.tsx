@@ -85,7 +85,7 @@ export function Plots(props: {
   const { api, place } = page;
   const request = useRequest(() => api.usage(place.cluster, place.job), job.state);
   return (
-    <RefreshableResult trans={trans} request={request} label={trans.__("Look again")}>
+    <RefreshableResult trans={trans} request={request} label={trans.__("Refresh")}>
       {(usage) => <Drawn usage={usage} trans={trans} />}
     </RefreshableResult>
   );

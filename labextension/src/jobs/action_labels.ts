@@ -80,7 +80,7 @@ export function actQuestion(
   const names = jobs.map((each) => `${each.id ?? ""} ${jobName(each)}`.trim());
   const lost =
     act === "cancel"
-      ? trans.__("What they have not written by then is lost.")
+      ? trans.__("Unsaved output of these jobs is lost.")
       : trans.__("The jobs stop now and start again. Unsaved work will be lost.");
   return {
     title: `${actLabel(trans, act, jobs.length)}?`,

@@ -102,7 +102,7 @@ export class AllJobs extends Model {
       const jobs = jobsOf(cluster, queue);
       this._set(cluster, { queue, jobs, problem: null, isLoading: false });
     } catch (error) {
-      const problem = toProblem(error, "Look again.");
+      const problem = toProblem(error, "Refresh.");
       this._set(cluster, { ...before, problem, isLoading: false });
     }
   }

@@ -38,7 +38,7 @@ export function addJobCommands(
     );
   commands.addCommand(CommandIDs.openJobById, {
     label: trans.__("Open Job…"),
-    caption: trans.__("Show a job by its id"),
+    caption: trans.__("Open a job by its ID"),
     execute: async () => {
       const id = await enterJobId(trans);
       const known = findJob({ job: id });

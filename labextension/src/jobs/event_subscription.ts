@@ -60,7 +60,7 @@ export class EventSubscription {
         failures = -1;
       }).then(
         () => null, // a server that ends the stream in order is asked again after the shortest wait
-        (error: unknown) => toProblem(error, "The connection is tried again by itself."),
+        (error: unknown) => toProblem(error, "The connection is retried automatically."),
       );
       if (this.signal !== signal) {
         return;

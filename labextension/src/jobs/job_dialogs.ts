@@ -35,14 +35,14 @@ export async function enterTimeLimit(
   const [job] = jobs;
   const only = jobs.length === 1 && job !== undefined ? job : null;
   const rules = jobs.some(({ state }) => stateKind(state) === "running")
-    ? trans.__("Of a job that runs, it can only be made shorter.")
-    : trans.__("At most what the partition and the QOS allow.");
+    ? trans.__("The limit of a running job can only be shortened.")
+    : trans.__("The partition and the QOS limit it.");
   const { value } = await InputDialog.getText({
     title:
       only === null
         ? trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length)
         : trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
-    label: `${trans.__("Hours, minutes and seconds, as 4:00:00.")} ${rules}`,
+    label: `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`,
     okLabel: trans.__("Set"),
     text: only?.time_limit ? formatDuration(only.time_limit) : "",
     pattern: "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*",

@@ -51,13 +51,13 @@ function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
   const { model, lines, criteria } = table;
   const { act, open, write } = acts;
   const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
-  const nothing = isFiltered ? trans.__("No job is like that.") : trans.__("No jobs.");
+  const nothing = isFiltered ? trans.__("No jobs match.") : trans.__("No jobs.");
   const copy = (jobs: readonly IJob[]): void => {
     write(asCsv(jobs));
   };
   return (
     <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
-      <Toolbar {...{ table, trans, acts }} />
+      <Toolbar {...{ table, trans, acts }} isNarrow={acts.widen !== undefined} />
       {lines.length === 0 ? (
         // Without a connection nothing is known; the reason stands above.
         <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>
@@ -93,7 +93,7 @@ function Panel(props: IPanelProps): React.ReactElement {
         <span>
           {acts.widen && (
             <button type="button" className="jp-mod-styled jp-mod-minimal" onClick={acts.widen}>
-              {trans.__("Open wide")}
+              {trans.__("Open in a tab")}
             </button>
           )}
           <button

@@ -57,8 +57,8 @@ export class PendingActions {
     } catch (error) {
       this._drop(targets);
       return act === "cancel"
-        ? toProblem(error, "Whether the job was cancelled is not known: look again.")
-        : toProblem(error, "What became of it is not known: look again.");
+        ? toProblem(error, "It is not known whether the job was cancelled. Refresh the list.")
+        : toProblem(error, "The result is not known. Refresh the list.");
     } finally {
       this.failures = jobs.length > 1 ? failures : [];
     }

@@ -51,10 +51,10 @@ export async function addKernel(
       callback: () => void commands.execute(CREATE_NOTEBOOK, { kernelName: name }),
     };
     const actions = commands.hasCommand(CREATE_NOTEBOOK) ? [open] : [];
-    const message = trans.__("The kernel “%1” can be chosen for notebooks now.", shown);
+    const message = trans.__("Kernel “%1” was added to the launcher.", shown);
     Notification.success(message, { autoClose: ADDED_SHOWN_MS, actions });
   } catch (error) {
-    const problem = toProblem(error, "Look whether the launcher has it, then try again.");
+    const problem = toProblem(error, "Check whether the launcher has it, then try again.");
     await showErrorMessage(trans.__("The kernel was not added"), problemText(trans, problem));
   }
 }
@@ -62,7 +62,7 @@ export async function addKernel(
 async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
   try {
     const known = await api.kernelSpecs();
-    const [title, button] = [trans.__("Which kernel is to be removed?"), trans.__("Continue")];
+    const [title, button] = [trans.__("Remove which kernel?"), trans.__("Continue")];
     const spec = await chooseKernel(trans, title, button, known);
     if (spec === null) {
       return;
@@ -76,7 +76,7 @@ async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
       await specs.refreshSpecs();
     }
   } catch (error) {
-    const problem = toProblem(error, "Look whether the launcher still has it, then try again.");
+    const problem = toProblem(error, "Check whether the launcher still has it, then try again.");
     await showErrorMessage(trans.__("The kernel was not removed"), problemText(trans, problem));
   }
 }
@@ -86,7 +86,7 @@ export function addKernelCommands(acts: IKernelActs, palette: ICommandPalette | 
   const { commands, specs, trans } = acts;
   commands.addCommand(CommandIDs.removeKernel, {
     label: trans.__("Remove a GPU Kernel…"),
-    caption: trans.__("Take a kernel on a cluster out of the launcher"),
+    caption: trans.__("Remove a kernel on a cluster from the launcher"),
     isEnabled: () =>
       Object.keys(specs.specs?.kernelspecs ?? {}).some((name) => isSlurmKernel(specs, name)),
     execute: () => removeKernel(acts),

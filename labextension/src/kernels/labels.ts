@@ -9,7 +9,7 @@ import { standingOf } from "./model";
 
 /** Return the consequence of the end of a kernel. */
 export function lossText(trans: TranslationBundle): string {
-  return trans.__("What is in the memory of the kernel is lost then: save it before.");
+  return trans.__("The memory of the kernel is lost then. Save your work before.");
 }
 
 /** Return the text of the item in the status bar. */

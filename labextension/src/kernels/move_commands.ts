@@ -55,16 +55,16 @@ async function reportFailure(trans: TranslationBundle, act: () => Promise<void>)
   try {
     await act();
   } catch (error) {
-    const problem = toProblem(error, "Look which kernel the notebook has, then try again.");
+    const problem = toProblem(error, "Check which kernel the notebook has, then try again.");
     await showErrorMessage(trans.__("The notebook was not moved"), problemText(trans, problem));
   }
 }
 
 /** Ask whether a notebook is to stay with its kernel, and cancel its move then. */
 export async function confirmGiveUp({ moves, trans }: IMoveActs, move: IMove): Promise<void> {
-  const question = trans.__("Stay with the kernel that the notebook has?");
+  const question = trans.__("Keep the present kernel of the notebook?");
   const body = trans.__("%1\nThe allocation that it waits for is released.", moveNotice(move));
-  if (await confirmEnd(question, body, trans.__("Continue"), trans.__("Stay"))) {
+  if (await confirmEnd(question, body, trans.__("Continue"), trans.__("Keep"))) {
     await reportFailure(trans, () => moves.giveUp(move));
   }
 }
@@ -120,9 +120,7 @@ async function offerToAdd(
   title: string,
   commands: Commands,
 ): Promise<void> {
-  const body = trans.__(
-    "There is no GPU kernel yet. The form of a GPU notebook adds one: “Add as kernel”.",
-  );
+  const body = trans.__("There is no GPU kernel yet. “Add as kernel” in the launch form adds one.");
   const buttons = [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Open the form") })];
   if ((await showDialog({ title, body, buttons })).button.accept) {
     await commands.execute(CommandIDs.launch);
@@ -136,11 +134,11 @@ async function followUp(acts: IMoveActs, notebook: string | null): Promise<void>
     return;
   }
   const about = trans.__(
-    "“%1” keeps working until the other allocation has started. Then it continues in that one, and the present one is released.",
+    "“%1” keeps its kernel until the new allocation has started. Then it continues in the new one, and the present allocation is released.",
     PathExt.basename(notebook),
   );
-  const title = trans.__("Ask for a Follow-Up Allocation");
-  const wish = await askForMove(acts, notebook, null, { title, about, label: trans.__("Ask") });
+  const title = trans.__("Request a Follow-Up Allocation");
+  const wish = await askForMove(acts, notebook, null, { title, about, label: trans.__("Request") });
   if (wish !== null) {
     await moves.begin({ notebook, ...wish });
   }
@@ -164,7 +162,7 @@ async function chooseNotebookOf(
   if (matching.length === 0) {
     throw new Error(trans.__("No open notebook has a kernel in this allocation."));
   }
-  const [title, button] = [trans.__("Ask for which notebook?"), trans.__("Continue")];
+  const [title, button] = [trans.__("Request for which notebook?"), trans.__("Continue")];
   const paths = matching.map(({ path }) => path);
   return chooseNotebook(trans, title, button, paths);
 }
@@ -181,8 +179,8 @@ export function showMoveNotices({ moves, sessions, specs, trans }: IMoveActs): v
     }
     if (!isOver(move)) {
       const stay = {
-        label: trans.__("Give up"),
-        caption: trans.__("Stay with the kernel that the notebook has"),
+        label: trans.__("Cancel"),
+        caption: trans.__("Keep the present kernel of the notebook"),
         callback: () => void reportFailure(trans, () => moves.giveUp(move)),
       };
       if (shown === undefined) {
@@ -205,8 +203,8 @@ export function showMoveNotices({ moves, sessions, specs, trans }: IMoveActs): v
     // A user who has waited for hours may look elsewhere at the end, and must read which variables were not moved.
     const autoClose = move.state === "cancelled" ? CANCELLED_SHOWN_MS : false;
     const reads = {
-      label: trans.__("Read all…"),
-      caption: trans.__("Show all that there is to say of it"),
+      label: trans.__("Details…"),
+      caption: trans.__("Show the whole message"),
       callback: () => void showErrorMessage(PathExt.basename(move.notebook), move.text),
     };
     const actions = message.length > MAX_NOTICE_CHARS ? [reads] : [];
@@ -240,12 +238,12 @@ export function addMoveCommands(acts: IMoveActs, palette: ICommandPalette | null
   };
   commands.addCommand(CommandIDs.move, {
     label: trans.__("Move Notebook to a GPU Kernel…"),
-    caption: trans.__("Continue in a kernel on a cluster, with chosen variables"),
+    caption: trans.__("Continue in a kernel on a cluster, with selected variables"),
     isEnabled: () => notebookPath(acts.front()) !== null,
     execute: () => reportFailure(trans, () => move(acts)),
   });
   commands.addCommand(CommandIDs.followUp, {
-    label: trans.__("Ask for a Follow-Up Allocation…"),
+    label: trans.__("Request a Follow-Up Allocation…"),
     caption: trans.__("Continue in another allocation before this one reaches its time limit"),
     isEnabled: ({ allocation }) => allocation !== undefined || isOurs(),
     execute: ({ cluster, allocation }) =>

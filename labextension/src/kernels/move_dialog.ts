@@ -68,7 +68,7 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> 
       hint.textContent = isWrong
         ? trans.__("Not valid variable names.")
         : trans.__(
-            "Names with commas between them; functions and classes of the notebook, too. Empty: none.",
+            "Names, separated by commas. Functions and classes of the notebook are possible, too. Default: none",
           );
     };
     this._names.addEventListener("input", check);

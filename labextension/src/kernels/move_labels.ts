@@ -20,5 +20,5 @@ export function moveText(trans: TranslationBundle, { state }: IMove, shown: stri
 
 /** Return the tooltip. */
 export function moveAbout(trans: TranslationBundle, { text }: IMove): string {
-  return [text, trans.__("Stay with the kernel that it has…")].join("\n");
+  return [text, trans.__("Keep the present kernel…")].join("\n");
 }

@@ -15,7 +15,9 @@ export function isAllowed(): boolean {
 /** Request the permission of the browser, which considers that only right after a click or a key. */
 export async function requestPermission(trans: TranslationBundle): Promise<boolean> {
   if (!("Notification" in window)) {
-    LabNotification.warning(trans.__("This browser has no notices."), { autoClose: 8_000 });
+    LabNotification.warning(trans.__("This browser does not support notifications."), {
+      autoClose: 8_000,
+    });
     return false;
   }
   if (Notification.permission === "default") {
@@ -23,7 +25,7 @@ export async function requestPermission(trans: TranslationBundle): Promise<boole
   }
   if (Notification.permission === "denied") {
     const text = trans.__(
-      "The browser does not let this page show notices: allow it in what the browser knows of this page, beside its address.",
+      "The browser blocks notifications of this page. Allow them in the site settings beside the address.",
     );
     LabNotification.warning(text, { autoClose: 12_000 });
   }
@@ -32,7 +34,7 @@ export async function requestPermission(trans: TranslationBundle): Promise<boole
 
 /** Offer to request the permission: a change of the setting in another tab or in a file is no click. */
 export function offerPermission(trans: TranslationBundle, allowed: () => void): void {
-  LabNotification.info(trans.__("Slurm notices are to be shown by the browser."), {
+  LabNotification.info(trans.__("The setting “Desktop notifications” needs your permission."), {
     autoClose: false,
     actions: [
       {

@@ -75,7 +75,7 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
       return job.kernel ? `${text} ${lossText(trans)}` : text;
     }
     case "failed":
-      return [trans.__("%1 has failed: %2.", name, job.state), ...jobReason(trans, job)].join(" ");
+      return [trans.__("%1 failed: %2.", name, job.state), ...jobReason(trans, job)].join(" ");
     default:
       return stateKind(job.state) === "cancelled" && !job.released
         ? trans.__("%1 was cancelled.", name)

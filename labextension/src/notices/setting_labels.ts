@@ -5,32 +5,27 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 /** Return the title and the description of each setting; in English as in the schema. */
 function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
   return {
-    started: [trans.__("Started"), trans.__("Tell when a job has started.")],
-    ended: [
-      trans.__("Ended"),
-      trans.__("Tell when a job has ended without a failure, or was cancelled."),
-    ],
-    failed: [trans.__("Failed"), trans.__("Tell when a job has failed.")],
+    started: [trans.__("Started"), trans.__("When a job starts.")],
+    ended: [trans.__("Ended"), trans.__("When a job ends without a failure, or is cancelled.")],
+    failed: [trans.__("Failed"), trans.__("When a job fails.")],
     nearLimit: [
       trans.__("Near the time limit"),
-      trans.__("Tell when the time limit of a job that runs is near."),
+      trans.__("When the time limit of a running job is near."),
     ],
     nearLimitMinutes: [
       trans.__("Minutes before the time limit"),
-      trans.__(
-        "Time before the limit at which a job is near it. For short jobs: when a quarter of their time is left.",
-      ),
+      trans.__("Minutes before the time limit. Short jobs: when 25 % of the time is left."),
     ],
     loginWanted: [
       trans.__("Login required"),
       trans.__(
-        "Tell when a host asks for a password or a second factor while the page is hidden. Where the page is seen, a dialog asks.",
+        "When a host asks for a password or a second factor while this tab is hidden. A visible tab shows a dialog.",
       ),
     ],
     browser: [
-      trans.__("Notices of the browser"),
+      trans.__("Desktop notifications"),
       trans.__(
-        "While the page is hidden, tell by the browser as well, which asks once whether it may. The page then listens also while it is hidden; otherwise it does not, and tells when it is seen again.",
+        "Show desktop notifications, too, while this tab is hidden. The browser asks once for permission. Otherwise, a hidden tab shows its notifications when it is visible again.",
       ),
     ],
   };
@@ -50,8 +45,8 @@ export function translatedSchema(
   }
   return {
     ...schema,
-    title: trans.__("Slurm: notices"),
-    description: trans.__("Of which changes of one's own jobs JupyterLab tells."),
+    title: trans.__("Slurm notifications"),
+    description: trans.__("Notifications about your jobs."),
     properties,
   };
 }

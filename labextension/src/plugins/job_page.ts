@@ -49,7 +49,7 @@ async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
 async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobLocation | null> {
   const result = await showDialog({
     title: trans.__("Submit job %1 again?", page.job?.id ?? page.place.job),
-    body: trans.__("The same text, with the same options, from the same folder."),
+    body: trans.__("Same script, options and folder."),
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Submit") })],
   });
   const made = result.button.accept ? await page.resubmit() : null;
@@ -65,7 +65,7 @@ function copyLink(trans: TranslationBundle, page: JobPage): void {
     toShare: true,
   });
   Clipboard.copyToSystem(jobLink(new URL(lab, window.location.href).href, page.permanentLocation));
-  Notification.success(trans.__("The link to this page is copied."), { autoClose: 4_000 });
+  Notification.success(trans.__("The link to this page was copied."), { autoClose: 4_000 });
 }
 
 /** Return a page in a frame of JupyterLab, with the name of its job as title. */
@@ -138,7 +138,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     };
     app.commands.addCommand(CommandIDs.openJob, {
       label: trans.__("Open the Page of a Slurm Job"),
-      caption: trans.__("Its state, log, resources and script"),
+      caption: trans.__("State, log, resources and script of a job"),
       execute: async (args) => {
         const place = parseJobLocation(args);
         if (place === null) {

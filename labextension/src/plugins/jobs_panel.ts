@@ -89,7 +89,7 @@ function addCommands(
           ? trans.__("Show Jobs")
           : trans.__("Show Slurm Jobs"),
     icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
-    caption: trans.__("Open the table of one's own Slurm jobs"),
+    caption: trans.__("Show your jobs"),
     execute: async () => {
       await open();
     },

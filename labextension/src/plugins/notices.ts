@@ -111,7 +111,7 @@ function addBrowserNotices(
     commands.notifyCommandChanged(CommandIDs.browserNotices);
   };
   commands.addCommand(CommandIDs.browserNotices, {
-    label: trans.__("Notices of the Browser While the Page Is Hidden"),
+    label: trans.__("Desktop Notifications While This Tab Is Hidden"),
     isToggled: () => wishes().browser,
     isEnabled: () => settings !== null,
     execute: async () => {

@@ -86,7 +86,7 @@ export function costText(
   return cost === null || !resources?.cost
     ? ""
     : trans.__(
-        "Cost, if it runs to its time limit: %1 %2.",
+        "Cost of the whole time limit: %1 %2.",
         cost.toLocaleString(undefined, { maximumFractionDigits: 2 }),
         resources.cost.unit,
       );
@@ -112,13 +112,13 @@ export function ageText(trans: TranslationBundle, known: IResourcesState): strin
     return problemText(trans, problem);
   }
   if (resources === null) {
-    return isLoading ? trans.__("Slurm is asked what is free…") : "";
+    return isLoading ? trans.__("Loading free resources…") : "";
   }
   const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
-  const age = trans.__("As of %1.", clock(resources.asked_at));
+  const age = trans.__("Checked %1.", clock(resources.asked_at));
   return resources.unknown_since === null
     ? age
-    : `${age} ${trans.__("Nothing newer is known since %1.", clock(resources.unknown_since))} ${resources.said}`;
+    : `${age} ${trans.__("Not updated since %1.", clock(resources.unknown_since))} ${resources.said}`;
 }
 
 /** Return an amount of a resource with its unit. */

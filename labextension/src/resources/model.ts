@@ -102,7 +102,7 @@ export class ResourcesModel extends Model implements IResourcesModel {
       );
       this._set(cluster, { resources, problem: null, isLoading: false });
     } catch (error) {
-      this._set(cluster, { ...before, problem: toProblem(error, "Look again."), isLoading: false });
+      this._set(cluster, { ...before, problem: toProblem(error, "Refresh."), isLoading: false });
     }
     if (this._withNodes.has(cluster) && !query.nodes) {
       await this.load(cluster); // another view has requested the nodes meanwhile

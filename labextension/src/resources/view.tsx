@@ -31,7 +31,7 @@ interface IShown {
 function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.ReactElement {
   const { type, total, used, free } = gpus;
   const share = (count: number): React.CSSProperties => ({ width: `${(100 * count) / total}%` });
-  const name = type || trans.__("without a type");
+  const name = type || trans.__("other GPUs");
   return (
     <li data-gpu={type}>
       <span className="jp-Slurm-name">{name}</span>
@@ -108,7 +108,7 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
         ))}
       </Table>
       {nodes.length > MAX_NODES && (
-        <p className="jp-Slurm-aside">{trans.__("All of them: jupyter slurm resources --nodes")}</p>
+        <p className="jp-Slurm-aside">{trans.__("All nodes: jupyter slurm resources --nodes")}</p>
       )}
     </details>
   );
@@ -119,7 +119,7 @@ function OwnUse({ trans, resources: { use, limits } }: IShown): React.ReactEleme
     <>
       {use !== null && (
         <p>
-          {trans.__("Mine:")} {useText(trans, use)}
+          {trans.__("You use:")} {useText(trans, use)}
         </p>
       )}
       {limits !== null && limits.length > 0 && (
@@ -180,7 +180,7 @@ export function Age(props: {
         aria-disabled={known.isLoading}
         onClick={() => void model.load(cluster, { newer: true })}
       >
-        {trans.__("Look again")}
+        {trans.__("Refresh")}
       </button>
     </p>
   );
@@ -248,7 +248,7 @@ export function AllResources(props: {
             }
           }}
         >
-          <summary>{trans.__("What is free on %1", clusterName(cluster))}</summary>
+          <summary>{trans.__("Free on %1", clusterName(cluster))}</summary>
           {open.includes(cluster.id) && <ClusterResources {...{ model, trans, cluster }} />}
         </details>
       ))}

@@ -110,7 +110,7 @@ export function addLaunchCommands(
   const find = (id: string): ICluster =>
     model.clusters.find((each) => each.id === id) ?? { id, name: id, poll: { error: null } };
   const choose = async (): Promise<string> => {
-    const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Continue")];
+    const [title, button] = [trans.__("GPU notebook on which cluster?"), trans.__("Continue")];
     return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
   };
   commands.addCommand(CommandIDs.launch, {
@@ -121,7 +121,7 @@ export function addLaunchCommands(
       }
       return (args["isPalette"] ? newSessionTitle : launchTitle)(trans, find(cluster));
     },
-    caption: trans.__("Start a Jupyter on a node of the cluster"),
+    caption: trans.__("Start JupyterLab on a node of the cluster"),
     icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
     isEnabled: () => model.clusters.length > 0,
     execute: async (args) => {

@@ -161,7 +161,7 @@ export function useFormRequests(
     try {
       launched(await model.launch(id, form, key.current));
     } catch (error) {
-      const problem = toProblem(error, trans.__("Launch again: it is not launched twice."));
+      const problem = toProblem(error, trans.__("Launch again. Only one session will be started."));
       if (isRefused(problem)) {
         key.current = newRequestKey(); // else the session may exist: with the same key it is not launched twice
       }

@@ -96,19 +96,21 @@ export function formProblems(
 ): Partial<Record<LaunchField, string>> {
   const found: Partial<Record<LaunchField, string>> = {};
   if (!/^\d{0,4}$/.test(form.gpus.trim())) {
-    found.gpus = trans.__("A number: 0, 1, 2 …");
+    found.gpus = trans.__("Enter a number: 0, 1, 2 …");
   }
   if (!/^([1-9]\d{0,4})?$/.test(form.cpus.trim())) {
-    found.cpus = trans.__("A number: 1, 2, 4 …");
+    found.cpus = trans.__("Enter a number: 1, 2, 4 …");
   }
   if (!/^(\d+(\.\d+)?[KMGT]?)?$/i.test(form.memory.trim())) {
-    found.memory = trans.__("A size, as 16G or 500M.");
+    found.memory = trans.__("Enter a size such as 16G or 500M.");
   }
   if (!/^[1-9]\d{0,5}$/.test(form.idle.trim())) {
-    found.idle = trans.__("Minutes, at least one.");
+    found.idle = trans.__("Enter at least 1 minute.");
   }
   if (!/^([A-Za-z][A-Za-z0-9_.-]{0,62})?$/.test(form.name.trim())) {
-    found.name = trans.__("A letter, then letters, digits, dots, dashes and underscores.");
+    found.name = trans.__(
+      "Begin with a letter. Letters, digits, dots, dashes and underscores may follow.",
+    );
   }
   return found;
 }

@@ -44,9 +44,9 @@ export function sessionState(trans: TranslationBundle, job: SessionJob): string 
     case "ready":
       return trans.__("ready");
     case "reconnecting":
-      return trans.__("link lost, connecting again");
+      return trans.__("connection lost, reconnecting");
     case "unreachable":
-      return trans.__("ready, but not reached from this computer");
+      return trans.__("ready, but not reachable from this computer");
     case "ending":
       return trans.__("ending");
     case "ended":
@@ -104,7 +104,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
     lines.push(job.reason_text || job.reason, job.next_step);
     if (job.estimated_start && job.estimated_start > now) {
       const start = new Date(job.estimated_start * 1000).toLocaleString();
-      lines.push(trans.__("Earliest start, as Slurm sees it now: %1.", start));
+      lines.push(trans.__("Earliest start, by Slurm's estimate: %1.", start));
     }
   } else if (isOver(job) && error) {
     lines.push(error.detail ?? error.title ?? "", error.hint ?? "");
@@ -117,12 +117,12 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
     lines.unshift(
       session.resume
         ? trans.__("It starts again in %1. The memory of its kernels will be lost.", remaining)
-        : trans.__("It ends in %1, with all that runs in it.", remaining),
+        : trans.__("It ends in %1, with all its kernels.", remaining),
     );
   }
   if (!job.known && job.unknown_since !== null) {
     const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
-    lines.unshift(trans.__("Not known since %1.", since));
+    lines.unshift(trans.__("State unknown since %1.", since));
   }
   return lines.filter((line) => line && line !== "None");
 }
@@ -158,8 +158,8 @@ export function stopTitle(trans: TranslationBundle, job: SessionJob): string {
 /** Return the consequence of stopping a session. */
 export function stopBody(trans: TranslationBundle, job: SessionJob): string {
   return job.session.state === "pending" || job.session.state === "submitted"
-    ? trans.__("It is taken out of the queue.")
-    : trans.__("Its kernels end with it; what is not saved is lost. Its GPUs are free again.");
+    ? trans.__("The job is removed from the queue.")
+    : trans.__("Its kernels end with it, and unsaved work is lost. Its GPUs are released.");
 }
 
 /** Return a log as plain text, without colours and other control codes. */

@@ -81,10 +81,10 @@ function Fields(props: {
   });
   const { partitions, types } = withFree(trans, choices, known, form);
   const byDefault = defaultPartition(choices);
-  const ofSlurm = trans.__("as Slurm chooses");
+  const ofSlurm = trans.__("default");
   const folder = cluster.connection
-    ? trans.__("On the cluster. Empty: your home folder on the cluster.")
-    : trans.__("Empty: that of this Jupyter server.");
+    ? trans.__("On the cluster. Default: your home folder")
+    : trans.__("Default: the folder of this server");
   return (
     <>
       <ChoiceField
@@ -98,7 +98,7 @@ function Fields(props: {
       <TextField {...of("gpus", trans.__("GPUs"), waitText(trans, resources, form))} numeric />
       {types.length > 0 && (
         <ChoiceField
-          {...of("gpuType", trans.__("Type of GPU"))}
+          {...of("gpuType", trans.__("GPU type"))}
           choices={types}
           none={trans.__("any")}
         />
@@ -106,7 +106,7 @@ function Fields(props: {
       <TextField {...of("cpus", trans.__("CPUs"))} numeric />
       <TextField {...of("memory", trans.__("Memory"))} />
       <TextField
-        {...of("time", trans.__("Time limit"), trans.__("Hours, minutes and seconds, as 4:00:00."))}
+        {...of("time", trans.__("Time limit"), trans.__("hh:mm:ss, for example 4:00:00."))}
         choices={choices["time-limit"]}
       />
       {choices.account.length > 0 && (
@@ -135,14 +135,14 @@ function Fields(props: {
         {...of(
           "env",
           trans.__("Environment or image"),
-          trans.__("A name, the folder of a venv, or docker://NAME:TAG. Empty: the usual Python."),
+          trans.__(
+            "A name, the folder of a virtual environment, or docker://NAME:TAG. Default: the usual Python",
+          ),
         )}
         choices={choices.environment}
       />
       <TextField {...of("dir", trans.__("Folder"), folder)} />
-      <TextField
-        {...of("name", trans.__("Name"), trans.__("Empty: jupyter-1, jupyter-2 and so on."))}
-      />
+      <TextField {...of("name", trans.__("Name"), trans.__("Default: jupyter-1, jupyter-2 …"))} />
       <TextField
         {...of(
           "idle",
@@ -256,7 +256,7 @@ function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactE
           <button
             type="button"
             className="jp-mod-styled jp-mod-minimal"
-            title={trans.__("A kernel for notebooks on this computer that runs on such a node")}
+            title={trans.__("Add a kernel that runs on such a node to the launcher")}
             disabled={isWrong}
             onClick={() => {
               addKernel(cluster, form);

@@ -189,7 +189,7 @@ export class SessionsModel extends Model implements ISessionsModel {
       return;
     }
     this._stopping.add(job.key);
-    await this._try(job, "Whether the session was stopped is not known: look again.", () =>
+    await this._try(job, "It is not known whether the session was stopped. Refresh the list.", () =>
       this._api.stop(job.cluster, job.key),
     );
     this._stopping.delete(job.key);

@@ -110,7 +110,7 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
       </button>
       {wanted && (
         <pre ref={end} className="jp-Slurm-log" tabIndex={0} aria-label={trans.__("Log")}>
-          {text === "" ? trans.__("Nothing yet.") : text}
+          {text === "" ? trans.__("No output yet.") : text}
         </pre>
       )}
     </>
@@ -172,7 +172,7 @@ export function SessionCard(
       {isOpen(job) && address === null && (
         <p>
           {trans.__(
-            "It was launched elsewhere: `jupyter slurm open %1` in a terminal opens it.",
+            "It was launched on another computer. `jupyter slurm open %1` in a terminal opens it.",
             jobName(job),
           )}
         </p>

@@ -57,7 +57,7 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
   }
   return isGone ? (
     <>
-      <p>{trans.__("Nothing is known of this session any more.")}</p>
+      <p>{trans.__("This session is no longer known.")}</p>
       <button type="button" className="jp-mod-styled jp-mod-accept" onClick={launchAgain}>
         {trans.__("Launch another")}
       </button>

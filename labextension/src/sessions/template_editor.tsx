@@ -50,7 +50,7 @@ function Template(props: ITemplateSurroundings & { readonly text: string }): Rea
   }
   return (
     <>
-      <p>{trans.__("This template was made for %1. Where is it to run?", template.cluster)}</p>
+      <p>{trans.__("This template was made for %1. Select a cluster:", template.cluster)}</p>
       <div className="jp-Slurm-actions">
         {clusters.map((one) => (
           <button

@@ -74,7 +74,7 @@ export async function saveTemplate(
   form: ILaunchForm,
   path = `${clusterName(cluster)}${EXTENSION}`,
 ): Promise<void> {
-  const label = trans.__("File, with its folder:");
+  const label = trans.__("Save to:");
   const okLabel = trans.__("Save");
   const title = trans.__("Save as template");
   const { value } = await InputDialog.getText({ title, label, okLabel, text: path });
@@ -86,7 +86,7 @@ export async function saveTemplate(
   try {
     if (await fileExists(contents, file)) {
       const question = trans.__("Replace %1?", file);
-      const body = trans.__("What is in it now is lost.");
+      const body = trans.__("Its present content will be lost.");
       if (!(await confirmEnd(question, body, trans.__("Keep it"), trans.__("Replace")))) {
         return;
       }

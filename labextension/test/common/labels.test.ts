@@ -58,7 +58,7 @@ describe("the status bar", () => {
       ({ id: "far", name: "site", poll: { error: null }, connection: { state } }) as ICluster;
     const said = (more: Partial<IJobsModel>): string => statusSummary(trans, model(more));
     expect(said({ clusters: [far("lost")], running: 2 })).toBe(
-      "Slurm: link to far lost, 2 running",
+      "Slurm: connection to far lost, 2 running",
     );
     expect(said({ clusters: [far("connecting")] })).toBe("Slurm: logging in to far");
     const asked = {
@@ -72,7 +72,7 @@ describe("the status bar", () => {
       "Slurm: logging in to far",
     );
     expect(said({ clusters: [far("connected")], reconnected: far("connected") })).toBe(
-      "Slurm: link to far is back",
+      "Slurm: connection to far restored",
     );
     expect(said({ clusters: [far("disconnected")] })).toBe("Slurm: no jobs");
   });
@@ -113,7 +113,7 @@ describe("a job", () => {
   it("says why it waits, and since when nothing is known of it", () => {
     expect(jobReason(trans, waiting)).toEqual(["others are ahead", "wait"]);
     const since = new Date(130_000).toLocaleTimeString();
-    expect(jobReason(trans, { ...waiting, known: false })[0]).toBe(`Not known since ${since}.`);
+    expect(jobReason(trans, { ...waiting, known: false })[0]).toBe(`State unknown since ${since}.`);
     const nothing = { ...waiting, reason: "None", reason_text: "", next_step: "" };
     expect(jobReason(trans, nothing)).toEqual([]);
   });
@@ -147,10 +147,10 @@ describe("a job", () => {
     expect(turned).toBe("Cancel job 12 (a\ufffdtl\ufffd)?");
     expect(cancelTitle(trans, { ...job, id: null })).toBe("Cancel job fit?");
     expect(cancelTitle(trans, { ...job, name: "x".repeat(1000) })).toHaveLength(58);
-    expect(cancelBody(trans, job)).toBe("What it has not written by then is lost.");
+    expect(cancelBody(trans, job)).toBe("Unsaved output of this job is lost.");
     const tasks = { PENDING: 1998, RUNNING: 3, COMPLETED: 7 };
-    expect(cancelBody(trans, { ...job, tasks })).toContain("2001 tasks are not over");
-    expect(cancelBody(trans, { ...job, tasks: { RUNNING: 1 } })).toContain("1 task is not over");
+    expect(cancelBody(trans, { ...job, tasks })).toContain("2001 unfinished tasks");
+    expect(cancelBody(trans, { ...job, tasks: { RUNNING: 1 } })).toContain("1 unfinished task,");
   });
 
   it("tells when it was submitted, started and ended", () => {
@@ -198,7 +198,7 @@ describe("what went wrong", () => {
     const said = (problem: IProblem): string =>
       problemText(shouted as unknown as typeof trans, problem);
     expect(said(toProblem(new TypeError("Failed to fetch"), "Try again."))).toBe(
-      "THE JUPYTER SERVER DOES NOT ANSWER: HAS IT ENDED, OR THE NETWORK?\nTRY AGAIN.",
+      "THE JUPYTER SERVER DOES NOT ANSWER. CHECK THAT IT RUNS, AND CHECK THE NETWORK.\nTRY AGAIN.",
     );
     const refused = { detail: "Invalid account", hint: "Look into slurm-%1.out." };
     expect(said(toProblem(new RequestError(refused), "Try again."))).toBe(

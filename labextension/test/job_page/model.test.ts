@@ -163,7 +163,7 @@ describe("words about a job", () => {
       warning: "",
       text: "58:20 of 1:00:00 left",
     });
-    expect(remainingTime(trans, JOB, 160 + 3300)?.warning).toMatch("it is ended");
+    expect(remainingTime(trans, JOB, 160 + 3300)?.warning).toMatch("ends at its time limit");
     expect(remainingTime(trans, { ...JOB, time_limit: null }, 260)).toBeNull();
     expect(remainingTime(trans, FAILED, 260)).toBeNull();
   });

@@ -144,10 +144,10 @@ describe("what the page shows", () => {
       plot.querySelector("path")?.getAttribute("d"),
     ]);
     expect(plots).toEqual([
-      ["CPUs: 4 at last, 4 at most; it has 4", "M0.0 45.0L300.0 0.0"],
-      ["Memory: 512.0 MiB at last, 512.0 MiB at most; it has 1.0 GiB", "M0.0 59.9L300.0 30.0"],
-      ["GPUs busy: 50 % at last, 50 % at most", "M300.0 30.0"],
-      ["GPU memory: 1.0 GiB at last, 1.0 GiB at most", "M300.0 0.0"],
+      ["CPUs: 4 (last), 4 (peak), of 4", "M0.0 45.0L300.0 0.0"],
+      ["Memory: 512.0 MiB (last), 512.0 MiB (peak), of 1.0 GiB", "M0.0 59.9L300.0 30.0"],
+      ["GPUs busy: 50 % (last), 50 % (peak)", "M300.0 30.0"],
+      ["GPU memory: 1.0 GiB (last), 1.0 GiB (peak)", "M300.0 0.0"],
     ]);
     expect(node.querySelector("[role=tabpanel]")?.textContent).toContain(HOSTILE);
     expect(node.querySelector("img, b")).toBeNull();
@@ -172,7 +172,7 @@ describe("what the page shows", () => {
     expect(buttons(other)).toEqual(["Refresh", "Copy link"]);
     [...other.querySelectorAll<HTMLElement>("[role=tab]")].at(-1)?.click();
     await vi.waitFor(() => {
-      expect(other.textContent).toContain("It was submitted in another way: nothing is recorded");
+      expect(other.textContent).toContain("No submission record");
     });
     expect(other.querySelector(".jp-Slurm-problem")).toBeNull(); // which is no failure
     other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();

@@ -134,7 +134,7 @@ describe("the jobs of everybody", () => {
     expect(node.querySelector("img")).toBeNull();
     expect(node.textContent).toContain(`82000 tasks${HOSTILE}`);
     const others = (): string => node.querySelector(".jp-Slurm-others")!.textContent;
-    expect(others()).toMatch(/^The jobs of others as of [^.]+\. Look again$/);
+    expect(others()).toMatch(/^Jobs of other users, checked [^.]+\. Refresh$/);
     table.markAll();
     await vi.waitFor(() => {
       expect(node.querySelector("[aria-label='Cancel 1 job']")).not.toBeNull();
@@ -143,16 +143,16 @@ describe("the jobs of everybody", () => {
     asked.mockResolvedValueOnce(
       queue([], { is_private: true, unknown_since: 1, said: "Silence." }),
     );
-    button("Look again").click();
+    button("Refresh").click();
     await vi.waitFor(() => {
-      expect(others()).toContain("arandu shows people their own jobs only (PrivateData=jobs).");
+      expect(others()).toContain("arandu shows users only their own jobs (PrivateData=jobs).");
     });
-    expect(others()).toMatch(/Nothing newer is known since .*Silence\./);
+    expect(others()).toMatch(/Not updated since .*Silence\./);
     asked.mockRejectedValueOnce(new RequestError({ detail: "Too much was asked." }));
-    button("Look again").click();
+    button("Refresh").click();
     await vi.waitFor(() => {
       expect(node.querySelector(".jp-Slurm-others [data-problem=true]")?.textContent).toMatch(
-        /^Too much was asked\. The jobs of others as of/,
+        /^Too much was asked\. Jobs of other users, checked/,
       );
     });
   });

@@ -162,8 +162,8 @@ describe("JobsModel", () => {
       expect(model.connection).toBe("broken");
     });
     expect(model.problem).toEqual({
-      detail: "The Jupyter server does not answer: has it ended, or the network?",
-      hint: "The connection is tried again by itself.",
+      detail: "The Jupyter server does not answer. Check that it runs, and check the network.",
+      hint: "The connection is retried automatically.",
     });
   });
 

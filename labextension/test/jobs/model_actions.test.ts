@@ -64,7 +64,9 @@ describe("what the model does with jobs", () => {
     });
     agent.failure = new TypeError("Failed to fetch");
     await model.cancel(model.jobs[0]!);
-    expect(model.problem?.hint).toBe("Whether the job was cancelled is not known: look again.");
+    expect(model.problem?.hint).toBe(
+      "It is not known whether the job was cancelled. Refresh the list.",
+    );
   });
 
   it("does the same with many jobs in few requests, and tells which were refused", async () => {

@@ -121,7 +121,7 @@ describe("what is shown", () => {
     ]);
     expect(shown).toEqual([
       ["done", "released", "Used 1:00 of 1:00:00."],
-      ["done", "released", "Used 1:00.Its kernel was killed and did not start again."],
+      ["done", "released", "Used 1:00.Its kernel was killed and did not restart."],
       ["running", "being released", ""],
       ["failed", "TIMEOUT", "too long"],
       ["cancelled", "CANCELLED", ""],
@@ -227,19 +227,21 @@ describe("what is shown", () => {
       .querySelectorAll<HTMLElement>(ROW)[2]!
       .dispatchEvent(new MouseEvent("click", { bubbles: true, shiftKey: true }));
     const offered = (): string[] =>
-      [...node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button")].map(
-        ({ textContent }) => textContent,
+      [...node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button:enabled")].map(
+        ({ ariaLabel, textContent }) => ariaLabel ?? textContent,
       );
     await vi.waitFor(() => {
       expect(offered()).toEqual([
-        "Cancel (2)",
-        "Hold (1)",
-        "Release (1)",
-        "Time limit… (2)",
+        "Cancel 2 jobs",
+        "Hold 1 job",
+        "Release 1 job",
+        "Time limit of 2 jobs…",
         "Clear selection",
       ]);
     });
-    const [cancel, , , , clear] = node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button");
+    const [cancel, , , , clear] = node.querySelectorAll<HTMLElement>(
+      ".jp-Slurm-marked button:enabled",
+    );
     cancel?.click();
     expect(act).toHaveBeenCalledExactlyOnceWith("cancel", jobs.slice(0, 2));
     clear?.focus();
@@ -248,6 +250,47 @@ describe("what is shown", () => {
       expect(offered()).toEqual([]);
     });
     expect(document.activeElement?.role).toBe("treegrid");
+  });
+
+  it("keeps all actions in their place, whether something is selected or not", async () => {
+    const node = await show(panel(model([{ ...JOB, reason: "" }])));
+    const drawn = (): string[] =>
+      [...node.querySelectorAll<HTMLElement>(".jp-Slurm-marked button")].map(
+        ({ textContent }) => textContent,
+      );
+    const before = drawn();
+    expect(node.querySelector(".jp-Slurm-marked button:enabled")).toBeNull();
+    node.querySelector<HTMLElement>(ROW)?.click();
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-marked button:enabled")).not.toBeNull();
+    });
+    expect(drawn()).toEqual(before);
+  });
+
+  it("opens what the first click has hit, and the name with one click", async () => {
+    const open = vi.fn();
+    const jobs = [
+      { ...JOB, id: "2" },
+      { ...JOB, id: "1" },
+    ];
+    const shown = model(jobs);
+    const node = await show(panel(shown, { open }));
+    const rows = (): HTMLElement[] => [...node.querySelectorAll<HTMLElement>(ROW)];
+    const press = (type: string, detail: number): void => {
+      rows()[0]?.dispatchEvent(new MouseEvent(type, { bubbles: true, detail }));
+    };
+    press("click", 1);
+    const later = { ...JOB, id: "3" };
+    Object.assign(shown, { jobs: [later, ...jobs] });
+    (shown.changed as unknown as { emit: () => void }).emit(); // a new job comes first, below the pointer
+    await vi.waitFor(() => {
+      expect(rows()).toHaveLength(3);
+    });
+    press("click", 2);
+    press("dblclick", 2);
+    expect(open).toHaveBeenCalledExactlyOnceWith(jobs[0]);
+    rows()[0]?.querySelector<HTMLElement>(".jp-Slurm-name button")?.click();
+    expect(open).toHaveBeenLastCalledWith(later);
   });
 
   it("says that there are no jobs", async () => {

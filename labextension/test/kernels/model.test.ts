@@ -43,7 +43,7 @@ describe("the notice of a time limit", () => {
     expect(describeNotices(trans, [notice], 200)[0]).toMatchObject({
       text:
         "Job 12 (Python on arandu, 1 GPU) reaches its time limit in 5 minutes. " +
-        "What is in the memory of the kernel is lost then: save it before.",
+        "The memory of the kernel is lost then. Save your work before.",
       isNearEnd: true,
     });
   });

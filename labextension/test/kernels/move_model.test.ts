@@ -235,7 +235,7 @@ describe("the commands that move a notebook", () => {
     const second = mover.going("work/a.ipynb", { text: HOSTILE });
     await mover.model.discover();
     const asking = commands.execute(CommandIDs.move);
-    const question = await dialog("Stay with the kernel that the notebook has?");
+    const question = await dialog("Keep the present kernel of the notebook?");
     expect(question.textContent).toContain(HOSTILE);
     press(question, ".jp-mod-warn");
     await asking;

@@ -125,7 +125,7 @@ describe("notices", () => {
     await tab.see(job("2", "COMPLETED"), job("3", "FAILED", failed));
     expect(tab.texts.slice(1)).toEqual([
       "Job 2 (train) has ended.",
-      "Job 3 (train) has failed: FAILED. It ended with exit code 1. Read its log.",
+      "Job 3 (train) failed: FAILED. It ended with exit code 1. Read its log.",
     ]);
     await tab.see(job("2", "COMPLETED"), job("3", "FAILED", { ...failed, end_time: 1_100 }));
     expect(tab.texts).toHaveLength(3);
@@ -153,7 +153,7 @@ describe("notices", () => {
     );
     expect(tab.texts).toEqual(["Job 3 (train) has ended."]);
     await tab.see(job("2", "FAILED", { end_time: 1_100 }));
-    expect(tab.texts.slice(1)).toEqual(["Job 2 (train) has failed: FAILED."]);
+    expect(tab.texts.slice(1)).toEqual(["Job 2 (train) failed: FAILED."]);
   });
 
   it("fold a burst into one line", async () => {
@@ -238,7 +238,7 @@ describe("notices", () => {
     tab.wishes = { ...tab.wishes, started: false, ended: false };
     await tab.see(job("1", "PENDING"), job("2", "RUNNING"), job("3", "RUNNING"));
     await tab.see(job("1", "RUNNING"), job("2", "CANCELLED"), job("3", "NODE_FAIL"));
-    expect(tab.texts).toEqual(["Job 3 (train) has failed: NODE_FAIL."]);
+    expect(tab.texts).toEqual(["Job 3 (train) failed: NODE_FAIL."]);
   });
 });
 

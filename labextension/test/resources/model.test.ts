@@ -131,11 +131,13 @@ describe("what is free, in the panel", () => {
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,
     );
     expect(node.querySelector("img")).toBeNull();
-    const again = [...node.querySelectorAll("button")].find((b) => b.textContent === "Look again")!;
+    const again = node.querySelector<HTMLButtonElement>(".jp-Slurm-age button")!;
     desk.resources.mockResolvedValue({ ...RESOURCES, unknown_since: 1, said: "No answer." });
     again.click();
     await vi.waitFor(() => {
-      expect(node.querySelector(".jp-Slurm-age")?.textContent).toMatch(/newer is known.*No answer/);
+      expect(node.querySelector(".jp-Slurm-age")?.textContent).toMatch(
+        /Not updated since.*No answer/,
+      );
     });
     expect(desk.resources).toHaveBeenLastCalledWith("local", { newer: true, nodes: true });
   });
@@ -153,7 +155,7 @@ describe("what is free, in the form", () => {
     );
     const node = await show(panel, "[data-field=partition] option:nth-child(3)");
     await vi.waitFor(() => {
-      expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("As of");
+      expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("Checked");
     });
     return node;
   }
@@ -173,7 +175,7 @@ describe("what is free, in the form", () => {
     (desk.model.jobs.clusters as ICluster[])[0] = CLUSTER;
     desk.tell();
     await vi.waitFor(() => {
-      expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("As of");
+      expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("Checked");
     });
     expect(desk.resources).toHaveBeenLastCalledWith("local", { newer: true, nodes: false });
   });
@@ -201,7 +203,7 @@ describe("what is free, in the form", () => {
     [...node.querySelectorAll("button")].find((b) => b.textContent === ask)!.click();
     await vi.waitFor(() => {
       const told = node.querySelector("form [role=status]")?.textContent;
-      expect(told).toMatch(/in an hour Cost, if it runs to its time limit: 60 credits.$/);
+      expect(told).toMatch(/in an hour Cost of the whole time limit: 60 credits.$/);
     });
     const doubt = node.querySelector("[data-field=gpus] .jp-Slurm-doubt")!;
     expect(doubt.textContent).toBe("--gpus=7 is too many.");
@@ -352,7 +354,7 @@ describe("a template", () => {
     const acts = { connect: vi.fn(), stop: vi.fn(), save: vi.fn() };
     const around = { model: desk.model, trans, acts, show: vi.fn() };
     const node = await show(new TemplatePanel(context as never, around), "button");
-    expect(node.textContent).toContain(`made for ${HOSTILE}. Where is it to run?`);
+    expect(node.textContent).toContain(`made for ${HOSTILE}. Select a cluster:`);
     expect(node.querySelector("img")).toBeNull();
     node.querySelector("button")?.click();
     await vi.waitFor(() => {

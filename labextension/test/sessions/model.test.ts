@@ -110,7 +110,7 @@ describe("SessionsModel", () => {
     await model.stop(job);
     await stopped;
     expect([api.stop.mock.calls.length, model.isStopping(job)]).toEqual([1, false]);
-    expect(model.problem(job)?.hint).toContain("look again");
+    expect(model.problem(job)?.hint).toContain("Refresh the list");
     await model.reconnect(job);
     expect(model.problem(job)).toBeNull();
   });
@@ -140,7 +140,7 @@ describe("the words of a session", () => {
   it("warn when its time limit is near", () => {
     const ready = session("ready");
     const near = { ...ready, session: { ...ready.session, ends: 500 } };
-    expect(sessionReason(trans, near, 200)).toEqual(["It ends in 5:00, with all that runs in it."]);
+    expect(sessionReason(trans, near, 200)).toEqual(["It ends in 5:00, with all its kernels."]);
     const again = { ...near, session: { ...near.session, resume: 3 } };
     expect(sessionReason(trans, again, 200)[0]).toContain("It starts again in 5:00");
   });

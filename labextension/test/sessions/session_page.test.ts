@@ -118,7 +118,7 @@ describe("the page of a session", () => {
     await fill(desk);
     type("gpus", "many");
     await vi.waitFor(() => {
-      expect(node.querySelector("[role=alert]")?.textContent).toContain("A number");
+      expect(node.querySelector("[role=alert]")?.textContent).toContain("Enter a number");
     });
     const wrong = field("gpus");
     expect(wrong.getAttribute("aria-invalid")).toBe("true");
@@ -152,7 +152,7 @@ describe("the page of a session", () => {
     const keyOf = (call: number): unknown =>
       (desk.api.launch.mock.calls[call]?.[1] as { key: string } | undefined)?.key;
     for (const [error, text] of [
-      [new TypeError("Failed to fetch"), "it is not launched twice"],
+      [new TypeError("Failed to fetch"), "Only one session will be started"],
       [new RequestError(refused), "no\nLess."],
     ] as const) {
       desk.api.launch.mockRejectedValueOnce(error);
@@ -218,7 +218,7 @@ describe("the page of a session", () => {
     desk.api.session.mockRejectedValue(new RequestError({ status: 404 }));
     await open(desk, { session: KEY });
     await vi.waitFor(() => {
-      expect(node.textContent).toContain("Nothing is known of this session");
+      expect(node.textContent).toContain("This session is no longer known");
     });
   });
 });

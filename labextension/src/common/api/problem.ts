@@ -10,7 +10,7 @@ export class RequestError extends Error {
 }
 
 /** Text for a broken connection or a timeout: the words of browsers differ. */
-const NO_ANSWER = "The Jupyter server does not answer: has it ended, or the network?";
+const NO_ANSWER = "The Jupyter server does not answer. Check that it runs, and check the network.";
 /** Problems in words of the panel, which can be translated. */
 const LOCAL_PROBLEMS = new WeakSet<IProblem>();
 

@@ -21,17 +21,17 @@ function othersText(trans: TranslationBundle, cluster: ICluster, known: IQueueSt
   if (problem !== null) {
     lines.push(problemText(trans, problem));
   } else if (queue === null && isLoading) {
-    lines.push(trans.__("Slurm is asked for the jobs of others…"));
+    lines.push(trans.__("Loading the jobs of other users…"));
   }
   if (queue !== null) {
-    lines.push(trans.__("The jobs of others as of %1.", clock(queue.asked_at)));
+    lines.push(trans.__("Jobs of other users, checked %1.", clock(queue.asked_at)));
     if (queue.unknown_since !== null) {
-      const since = trans.__("Nothing newer is known since %1.", clock(queue.unknown_since));
+      const since = trans.__("Not updated since %1.", clock(queue.unknown_since));
       lines.push(`${since} ${queue.said}`);
     }
     if (queue.is_private) {
       lines.push(
-        trans.__("%1 shows people their own jobs only (PrivateData=jobs).", clusterName(cluster)),
+        trans.__("%1 shows users only their own jobs (PrivateData=jobs).", clusterName(cluster)),
       );
     }
   }
@@ -61,12 +61,12 @@ function Others({ table, trans }: IOwnerFilterProps): React.ReactElement {
         type="button"
         className="jp-Slurm-link"
         aria-disabled={known.some((each) => each?.isLoading)}
-        title={trans.__("Slurm is asked every %1 s at most.", interval)}
+        title={trans.__("Slurm is queried at most every %1 s.", interval)}
         onClick={() => {
           table.loadAllJobs();
         }}
       >
-        {trans.__("Look again")}
+        {trans.__("Refresh")}
       </button>
     </div>
   );

@@ -41,6 +41,7 @@ interface ICellProps {
   readonly job: IJob;
   readonly model: IJobsModel;
   readonly trans: TranslationBundle;
+  readonly open: (job: IJob) => void;
 }
 
 /** Return the lines of a cell, and its whole text for a tooltip. */
@@ -67,7 +68,7 @@ function cellLines({ column, job, model, trans }: ICellProps): [readonly string[
 }
 
 function Cell(props: ICellProps): React.ReactElement {
-  const { column, job, trans } = props;
+  const { column, job, trans, open } = props;
   const [lines, title] = cellLines(props);
   return (
     <div role="gridcell" className={`jp-Slurm-cell jp-Slurm-${column}`} title={title}>
@@ -79,11 +80,37 @@ function Cell(props: ICellProps): React.ReactElement {
           .slice(0, 2)
           .map((line, index) => (
             <div key={line} className={index > 0 ? "jp-Slurm-aside" : undefined}>
-              {line}
+              {column === "name" ? <Name {...{ line, job, trans, open }} /> : line}
             </div>
           ))
       )}
     </div>
+  );
+}
+
+interface INameProps extends Pick<ICellProps, "job" | "trans" | "open"> {
+  readonly line: string;
+}
+
+/** The name of a job opens its page with one click. */
+function Name({ line, job, trans, open }: INameProps): React.ReactElement {
+  return (
+    <button
+      type="button"
+      tabIndex={-1}
+      aria-label={trans.__("Open job %1", `${job.id ?? ""} ${line}`.trim())}
+      onClick={(event) => {
+        if (!(event.ctrlKey || event.metaKey || event.shiftKey)) {
+          event.stopPropagation();
+          open(job);
+        }
+      }}
+      onDoubleClick={(event) => {
+        event.stopPropagation();
+      }}
+    >
+      {line}
+    </button>
   );
 }
 
@@ -93,6 +120,8 @@ interface IRowProps extends ITableProps {
   readonly id: string;
   readonly top: number;
   readonly isActive: boolean;
+  /** The job that the first click of a double click has hit: the rows may move before the second. */
+  readonly pressed: React.MutableRefObject<IJob | null>;
 }
 
 /** The triangle that unfolds an array or an allocation; parts are indented. */
@@ -124,7 +153,7 @@ function Fold({ row, table, trans }: IRowProps): React.ReactElement {
 }
 
 function Row(props: IRowProps): React.ReactElement {
-  const { row, index, id, top, isActive, table, trans, acts } = props;
+  const { row, index, id, top, isActive, pressed, table, trans, acts } = props;
   const { job, parent } = row;
   const { model } = table;
   const kind = stateKind(job.state);
@@ -145,17 +174,20 @@ function Row(props: IRowProps): React.ReactElement {
       data-acting={acting}
       style={{ transform: `translateY(${top}px)` }}
       onClick={(event) => {
-        table.click(index, { adds: event.ctrlKey || event.metaKey, extends: event.shiftKey });
+        if (event.detail < 2) {
+          pressed.current = job;
+          table.click(index, { adds: event.ctrlKey || event.metaKey, extends: event.shiftKey });
+        }
       }}
       onDoubleClick={() => {
-        acts.open(job);
+        acts.open(pressed.current ?? job);
       }}
     >
       <div role="gridcell">
         <Fold {...props} />
       </div>
       {table.columns.map((column) => (
-        <Cell key={column} {...{ column, job, model, trans }} />
+        <Cell key={column} {...{ column, job, model, trans }} open={acts.open} />
       ))}
       <div role="gridcell" className="jp-Slurm-action">
         {isAllowed("cancel", job) && (
@@ -233,6 +265,7 @@ function template(columns: readonly ColumnId[]): string {
 export function Table({ table, trans, acts }: ITableProps): React.ReactElement {
   usePeriodicRedraw();
   const node = React.useRef<HTMLDivElement>(null);
+  const pressed = React.useRef<IJob | null>(null);
   const name = React.useId();
   const [letters, setLetters] = React.useState(USUAL_LETTERS);
   React.useLayoutEffect(() => {
@@ -302,7 +335,7 @@ export function Table({ table, trans, acts }: ITableProps): React.ReactElement {
                 id={`${name}-${index}`}
                 top={start - head}
                 isActive={index === active}
-                {...{ index, table, trans, acts }}
+                {...{ index, pressed, table, trans, acts }}
               />
             )
           );

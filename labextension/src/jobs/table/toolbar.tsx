@@ -20,6 +20,8 @@ export interface IToolbarProps {
   readonly table: JobsTable;
   readonly trans: TranslationBundle;
   readonly acts: IToolbarActs;
+  /** Whether the panel is in the side bar. */
+  readonly isNarrow: boolean;
 }
 
 function kindName(trans: TranslationBundle, kind: StateKind): string {
@@ -113,12 +115,22 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
   );
 }
 
-/** The choice of the columns and of their order. */
-function Columns({ table, trans }: IToolbarProps): React.ReactElement {
-  const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
+interface IMenuProps extends React.PropsWithChildren {
+  readonly name: string;
+  /** Whether a click on one of its buttons closes it. */
+  readonly closes?: boolean;
+}
+
+/** A box that opens below its name, and closes with Escape. */
+function Menu({ name, children, closes = false }: IMenuProps): React.ReactElement {
   return (
     <details
-      className="jp-Slurm-columns"
+      className="jp-Slurm-menu"
+      onClick={(event) => {
+        if (closes && (event.target as Element).closest("button") !== null) {
+          event.currentTarget.open = false;
+        }
+      }}
       onKeyDown={(event) => {
         if (event.key === "Escape") {
           event.currentTarget.open = false;
@@ -126,62 +138,98 @@ function Columns({ table, trans }: IToolbarProps): React.ReactElement {
         }
       }}
     >
-      <summary>{trans.__("Columns")}</summary>
+      <summary>{name}</summary>
+      <div>{children}</div>
+    </details>
+  );
+}
+
+/** The choice of the columns and of their order. */
+function Columns({ table, trans }: IToolbarProps): React.ReactElement {
+  const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
+  return (
+    <Menu name={trans.__("Columns")}>
       <ul>
         {[...table.chosen, ...hidden].map((column) => (
           <Column key={column} {...{ table, trans, column }} />
         ))}
       </ul>
-    </details>
+    </Menu>
   );
 }
 
-/** Actions on the selected jobs. */
-function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | null {
-  const { marked } = table;
-  if (marked.length === 0) {
-    return null;
-  }
+interface IActionProps extends IToolbarProps {
+  readonly action: Act;
+}
+
+/** The button of an action: it keeps its place and its text, so that nothing moves when jobs are selected. */
+function Action({ table, trans, acts, action }: IActionProps): React.ReactElement {
+  const jobs = table.marked.filter(
+    (job) => isAllowed(action, job) && table.model.pendingAct(job) === null,
+  );
+  const label = jobs.length > 0 ? actLabel(trans, action, jobs.length) : actName(trans, action);
+  return (
+    <button
+      type="button"
+      className="jp-mod-styled jp-mod-minimal"
+      aria-label={label}
+      title={label}
+      disabled={jobs.length === 0}
+      onClick={(event) => {
+        focusTable(event.currentTarget);
+        acts.act(action, jobs);
+      }}
+    >
+      {actName(trans, action)}
+    </button>
+  );
+}
+
+function ClearSelection({ table, trans }: IToolbarProps): React.ReactElement {
+  return (
+    <button
+      type="button"
+      className="jp-mod-styled jp-mod-minimal"
+      disabled={table.marked.length === 0}
+      onClick={(event) => {
+        focusTable(event.currentTarget);
+        table.unmark();
+      }}
+    >
+      {trans.__("Clear selection")}
+    </button>
+  );
+}
+
+/** Actions on the selected jobs. In a narrow panel, all but the first are in a menu. */
+function Marked(props: IToolbarProps): React.ReactElement {
+  const { table, trans, isNarrow } = props;
+  const [first, ...others] = ACTS;
+  const rest = (
+    <>
+      {others.map((action) => (
+        <Action key={action} {...{ ...props, action }} />
+      ))}
+      <ClearSelection {...props} />
+    </>
+  );
   return (
     <div
       role="group"
       className="jp-Slurm-marked"
-      aria-label={trans.__("What can be done with the selected jobs")}
+      aria-label={trans.__("Actions on the selected jobs")}
     >
-      <span aria-live="polite">{trans._n("%1 selected", "%1 selected", marked.length)}</span>
-      {ACTS.map((act) => {
-        const jobs = marked.filter(
-          (job) => isAllowed(act, job) && table.model.pendingAct(job) === null,
-        );
-        return (
-          jobs.length > 0 && (
-            <button
-              key={act}
-              type="button"
-              className="jp-mod-styled jp-mod-minimal"
-              aria-label={actLabel(trans, act, jobs.length)}
-              onClick={(event) => {
-                focusTable(event.currentTarget);
-                acts.act(act, jobs);
-              }}
-            >
-              {jobs.length < marked.length
-                ? `${actName(trans, act)} (${jobs.length})`
-                : actName(trans, act)}
-            </button>
-          )
-        );
-      })}
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        onClick={(event) => {
-          focusTable(event.currentTarget);
-          table.unmark();
-        }}
-      >
-        {trans.__("Clear selection")}
-      </button>
+      <span className="jp-Slurm-selected" aria-live="polite">
+        {trans._n("%1 selected", "%1 selected", table.marked.length)}
+      </span>
+      <Action {...{ ...props, action: first }} />
+      {isNarrow ? (
+        <Menu name={trans.__("More")} closes>
+          {rest}
+        </Menu>
+      ) : (
+        rest
+      )}
     </div>
   );
 }
@@ -191,7 +239,7 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
   const { failures } = table.model;
   return failures.length === 0 ? null : (
     <div role="alert" className="jp-Slurm-failures jp-Slurm-problem">
-      {trans._n("Not done with %1 job:", "Not done with %1 jobs:", failures.length)}
+      {trans._n("Failed for %1 job:", "Failed for %1 jobs:", failures.length)}
       <ul>
         {failureLines(trans, failures).map((line) => (
           <li key={line}>{line}</li>
@@ -261,7 +309,7 @@ export function Toolbar(props: IToolbarProps): React.ReactElement {
             type="button"
             className="jp-Slurm-link"
             aria-label={label}
-            title={trans.__("%1: what is selected, else all that is shown", label)}
+            title={trans.__("%1: the selected jobs, or all jobs of the table", label)}
             onClick={() => {
               acts.write(written(copied()));
             }}

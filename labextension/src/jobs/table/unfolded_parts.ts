@@ -74,7 +74,7 @@ export class UnfoldedParts {
       (jobs) => ({ jobs, problem: null }),
       (error: unknown) => ({
         jobs: before,
-        problem: toProblem(error, "Fold it and unfold it again."),
+        problem: toProblem(error, "Collapse the row, then expand it."),
       }),
     );
     this._loading.delete(key);
