@@ -245,7 +245,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
 
 
 def _click_twice(page: Page, row: Locator) -> None:
-    """Press the mouse twice at one place, as a person does: without a look at what lies there the second time."""
+    """Press the mouse twice at one place, as users do: without a look at what lies there the second time."""
     box = row.locator(".jp-Slurm-id").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
