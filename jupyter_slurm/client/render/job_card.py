@@ -37,8 +37,9 @@ __all__ = [
     "tally",
 ]
 
-_GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui-font-color2"
-_FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _CALM: "#757575"}
+# The colours of states are those of the panel: labextension/style/base.css.
+_GOOD, _BAD, _BUSY, _WAITING, _CALM = "success-color1", "error-color1", "info-color1", "warn-color1", "ui-font-color2"
+_FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _WAITING: "#f57c00", _CALM: "#757575"}
 _PRE = (
     "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
     # A reversed column keeps its end visible when the content is replaced.
@@ -288,7 +289,7 @@ def _pre(stream: str, text: str) -> str:
 
 def _color(data: api.Job) -> str:
     if not is_finished(data):
-        return _BUSY if data.get("state") != "PENDING" else _CALM
-    if is_released(data):
+        return _BUSY if data.get("state") != "PENDING" else _WAITING
+    if is_released(data) or data.get("state") == "CANCELLED":
         return _CALM
     return _GOOD if data.get("state") == "COMPLETED" else _BAD
