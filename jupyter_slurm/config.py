@@ -114,6 +114,11 @@ class Settings(Configurable):
         help="Stop a remote kernel after this time without its notebook, and its allocation without a kernel.",
     ).tag(config=True)
     session_idle = Float(86_400.0, min=60.0, help="Stop a session after this time without use.").tag(config=True)
+    isolate_sessions = Bool(
+        True,
+        help="Show the pages of sessions at the Jupyter server's address in a sandbox: they cannot act as you on that "
+        "server. Turn it off only if a login in front of the server needs cookies, and you trust the nodes.",
+    ).tag(config=True)
     node_ports = List(
         Integer(min=1024, max=65_535),
         maxlen=2,

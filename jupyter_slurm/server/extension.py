@@ -10,7 +10,8 @@ from jupyter_core.paths import jupyter_path
 from jupyter_server.extension.application import ExtensionApp
 
 from jupyter_slurm.client.shutdown import leave
-from jupyter_slurm.config import JupyterSlurm
+from jupyter_slurm.config import JupyterSlurm, load_settings
+from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.agent_handler import AgentHandler
 from jupyter_slurm.server.allowed_paths import fits_sessions
@@ -20,6 +21,7 @@ from jupyter_slurm.server.notebook_moves.handlers import HANDLERS as MOVES
 from jupyter_slurm.server.notebook_moves.handlers import NotebookMoves
 from jupyter_slurm.server.session_proxy.handlers import SESSIONS, SessionHandler
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
+from jupyter_slurm.server.session_proxy.isolation import Tickets
 
 __all__ = ["SlurmExtension", "has_panel"]
 
@@ -41,7 +43,13 @@ class SlurmExtension(ExtensionApp):
         for schema in SCHEMAS:
             logger.register_event_schema(schema)
         self._access, self._caller = AgentAccess(self.config, Events(logger.emit).handle_event), SessionHttpClient()
-        self.handlers.append((SESSIONS, SessionHandler, {"access": self._access, "caller": self._caller}))
+        tickets = Tickets() if self._isolates_sessions() else None
+        if tickets is None:
+            page = self.serverapp.web_app.settings.setdefault("page_config_data", {})
+            page["jupyterSlurmSharesOrigin"] = "true"  # the panel says it, and so do the cards of its notebooks
+            os.environ["JUPYTER_SLURM_SHARES_ORIGIN"] = "1"
+        found = {"access": self._access, "caller": self._caller, "tickets": tickets}
+        self.handlers.append((SESSIONS, SessionHandler, found))
         if fits_sessions(self.serverapp.base_url):
             # Inherited by kernels and terminals: sessions launched in them have an address of this server.
             os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url
@@ -58,6 +66,13 @@ class SlurmExtension(ExtensionApp):
             self.log.info(
                 "jupyter_slurm was installed without its JupyterLab panel. Install a released package instead."
             )
+
+    def _isolates_sessions(self) -> bool:
+        """Return whether pages of sessions get another origin than this server, as the settings say."""
+        try:
+            return load_settings(self.config).isolate_sessions
+        except ConfigError:  # the agent reports it
+            return True
 
     async def stop_extension(self) -> None:
         """Disconnect from the agent, which ends with the server if it runs in it, and from remote kernels."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
-__all__ = ["SessionRoute", "request_headers", "response_headers"]
+__all__ = ["Headers", "SessionRoute", "request_headers", "response_headers", "without_token"]
 
 # Headers of one connection, or credentials of this server.
 _HOP_HEADERS = frozenset(
@@ -16,12 +16,15 @@ _HOP_HEADERS = frozenset(
     "trailer transfer-encoding upgrade proxy x-real-ip x-scheme x-xsrftoken".split()
 )
 _HOP_HEADER_PREFIXES = ("proxy-", "sec-websocket-", "x-forwarded-", "x-jupyterhub-")
-# The session's cookies, its permissions for other sites, and policies for all of this server.
+# The session's cookies, its permissions for other sites, its requests for passwords, and what a browser would apply to
+# all of this server.
 _SESSION_HEADERS = frozenset(
-    "alt-svc clear-site-data connection expect-ct keep-alive nel server service-worker-allowed set-cookie set-cookie2 "
-    "strict-transport-security trailer transfer-encoding upgrade".split()
+    "accept-ch activate-storage-access alt-svc authentication-info clear-site-data connection critical-ch expect-ct "
+    "keep-alive nel origin-agent-cluster report-to reporting-endpoints server service-worker-allowed set-cookie "
+    "set-cookie2 set-login speculation-rules strict-transport-security trailer transfer-encoding upgrade "
+    "use-as-dictionary www-authenticate".split()
 )
-_SESSION_HEADER_PREFIXES = ("access-control-", "proxy-", "public-key-pins")
+_SESSION_HEADER_PREFIXES = ("access-control-", "proxy-", "public-key-pins", "sec-session-", "secure-session-")
 
 _SAFE_CHARACTERS = "".join(sorted(set(string.punctuation) - {"#"}))
 
@@ -50,10 +53,12 @@ class SessionRoute:
 
     def target(self, path: str, query: str) -> str:
         """Return the target of the request to the session: its path, and the query without credentials."""
-        kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token"]
-        found = self.base_url + path.removeprefix(self.path)
-        asked = found + ("?" + "&".join(kept) if any(kept) else "")
+        asked = self.base_url + path.removeprefix(self.path) + without_token(query)
         return quote(asked, safe=_SAFE_CHARACTERS, encoding="latin-1")  # invalid characters are encoded, byte for byte
+
+    def with_ticket(self, ticket: str) -> SessionRoute:
+        """Return the route of a page whose address contains a ticket."""
+        return replace(self, path=f"{self.path.rstrip('/')}~{ticket}/")
 
     def location(self, url: str) -> str:
         """Return the redirection of a session as an address of this server."""
@@ -64,9 +69,15 @@ class SessionRoute:
         if parts.netloc and parts.netloc not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
             return url
         path = re.sub(r"^[/\\]+", "/", parts.path)  # two slashes would start a host name
-        if self.base_url != self.path and path.startswith("/"):
+        if self.base_url != self.path and path.startswith(self.base_url):
             path = self.path + path.removeprefix(self.base_url)
         return urlunsplit(("", "", path, parts.query, parts.fragment))
+
+
+def without_token(query: str) -> str:
+    """Return the query of a request without credentials, after a question mark; empty if nothing is left."""
+    kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token"]
+    return "?" + "&".join(kept) if any(kept) else ""
 
 
 def request_headers(headers: Iterable[tuple[str, str]], route: SessionRoute) -> Headers:

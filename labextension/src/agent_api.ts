@@ -1,7 +1,7 @@
 /**
  * Requests to the server: the API of the agent behind the authentication of Jupyter. No other module makes requests.
  */
-import { URLExt } from "@jupyterlab/coreutils";
+import { PageConfig, URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
 import { parseEvents } from "./common/api/event_parser";
@@ -171,6 +171,10 @@ export class AgentApi
   address(path: string): string | null {
     const base = new URL(this._settings.baseUrl);
     return path.startsWith(`${base.pathname}jupyter-slurm/`) ? new URL(path, base).href : null;
+  }
+
+  isIsolated(): boolean {
+    return PageConfig.getOption("jupyterSlurmSharesOrigin") !== "true";
   }
 
   async resubmit(cluster: string, job: string, key: string): Promise<IJob> {

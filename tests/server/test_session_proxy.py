@@ -105,6 +105,16 @@ def browser(hub_server: Any) -> Iterator[httpx.Client]:
         yield browser
 
 
+def opened(browser: httpx.Client, path: str) -> str:
+    """Open a session in the browser; return its path with a ticket, which stands for the cookies."""
+    found = browser.get(path)
+    assert (found.status_code, found.headers["Cache-Control"]) == (302, "no-store"), found.text
+    address: str = found.headers["Location"]
+    assert re.fullmatch(re.escape(path[:-1]) + "~[0-9A-Za-z_-]{43}/", address)
+    assert browser.get(path).headers["Location"] == address, "one ticket for all pages"
+    return address
+
+
 def token_of(server: Any, job: dict[str, Any]) -> str:
     """Return the token of the session, which no browser may see."""
     return Path(job["folder"], "serving", "token").read_text()
@@ -153,19 +163,27 @@ async def test_a_page_and_a_kernel_of_a_session(
     path, token = session["session"]["path"], token_of(hub_server, session)
     assert path == f"/user/ana/jupyter-slurm/{session['key']}/"
     assert session["session"]["url"].endswith(path), "both ways have one address"
-    assert browser.get(path.rstrip("/")).headers["Location"] == path
+    plain, path = path, opened(browser, path)
+    assert browser.get(plain.rstrip("/")).headers["Location"] == path
+    assert browser.get(f"{plain}lab?a=1&token=x").headers["Location"] == f"{path}lab?a=1"
     page = browser.get(path, follow_redirects=True)
-    browser.cookies.set("_xsrf", "of-the-local-port", domain="localhost.local", path=path)
-    assert "of-the-local-port" not in browser.get(f"{path}lab").text
     assert page.status_code == 200, page.text
     assert page.url.path == f"{path}lab/workspaces/{session['label']}"
+    assert "sandbox allow-scripts" in page.headers["Content-Security-Policy"]
+    assert "allow-same-origin" not in page.headers["Content-Security-Policy"]
+    assert (page.headers["Access-Control-Allow-Origin"], page.headers["Referrer-Policy"]) == ("null", "no-referrer")
     config = json.loads(
         re.findall(r'id="jupyter-config-data" type="application/json">\s*(\{.*?\})\s*</script>', page.text, re.S)[0]
     )
     assert (config["baseUrl"], config["token"]) == (path, "")
-    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}  # the only cookie: that of the session's local port was removed
-    assert browser.post(f"{path}api/kernels", json={}).status_code == 403
-    answer = browser.post(f"{path}api/kernels", json={}, headers=xsrf)
+    assert f"{path}kernelspecs/" in browser.get(f"{path}api/kernelspecs").text
+    browser.cookies.clear()  # a sandboxed page sends none
+    asked_for = {"Origin": "null", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-own"}
+    allowed = browser.options(f"{path}api/kernels", headers=asked_for)
+    assert (allowed.status_code, allowed.headers["Access-Control-Allow-Headers"]) == (204, "x-own")
+    foreign = {"Origin": "http://elsewhere.example"}
+    assert browser.post(f"{path}api/kernels", json={}, headers=foreign).status_code == 403
+    answer = browser.post(f"{path}api/kernels", json={}, headers={"Origin": "null", "Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 201, answer.text
     kernel = f"{path}api/kernels/{answer.json()['id']}/channels"
     assert await run_a_cell(browser, kernel, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{session['id']}\n"
@@ -176,9 +194,9 @@ async def test_a_page_and_a_kernel_of_a_session(
     await hang_up(spoken)
     with pytest.raises(HTTPClientError, match="404"):
         await channel_of(browser, f"{path}api/kernels/{uuid.uuid4()}/channels")
-    for headers in ({"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
-        with pytest.raises(HTTPClientError, match="403"):
-            await channel_of(browser, kernel, **headers)
+    with pytest.raises(HTTPClientError, match="403"):
+        await channel_of(browser, kernel, **foreign)
+    assert path not in hub_server.log, "its ticket"
     assert token not in page.text + str(page.headers) + hub_server.log
     assert "receive_response_headers" in hub_server.log, "of the agent's answers"
     assert "b'Set-Cookie'" not in hub_server.log, "one of them logs in to the session"
@@ -198,10 +216,51 @@ async def test_what_a_notebook_launches_lies_below_the_address_of_its_server(
     owner.http.delete(hub_server.url + f"api/kernels/{own}")
 
 
+async def test_a_ticket_is_good_for_one_session_and_a_cookie_for_none(
+    session: dict[str, Any], browser: httpx.Client
+) -> None:
+    plain = session["session"]["path"]
+    ticket = opened(browser, plain).partition("~")[2].rstrip("/")
+    for method, path in (("POST", "api/kernels"), ("PUT", "api/contents/x"), ("DELETE", "api/contents/x")):
+        assert browser.request(method, plain + path, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 403
+    with pytest.raises(HTTPClientError, match="403"):
+        await channel_of(browser, f"{plain}api/events/subscribe")
+    other = f"/user/ana/jupyter-slurm/20260101-000000-00000000~{ticket}/"
+    browser.cookies.clear()
+    for wrong in (other, f"{plain[:-1]}~{ticket[:-1]}/", f"{plain[:-1]}~{'x' * 43}/"):
+        assert browser.post(f"{wrong}api/kernels", json={}).status_code == 403
+        with pytest.raises(HTTPClientError, match="403"):
+            await channel_of(browser, f"{wrong}api/events/subscribe")
+        answer = browser.get(f"{wrong}lab?a=1")
+        assert answer.status_code == 302
+        assert "~" not in answer.headers["Location"], "to the address that asks for a login"
+
+
+def test_who_trusts_the_nodes_can_share_the_origin(
+    start_jupyter: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    shared = start_jupyter("server", "--ServerApp.base_url=/user/ana/", "--JupyterSlurm.isolate_sessions=False")
+    found = Owner(shared)
+    asked = found.launch("-p", "arandu", "-t", "10")
+    wait_for(lambda: found.is_ready(asked["key"]), "the session")
+    path = asked["session"]["path"]
+    with httpx.Client(timeout=60, base_url=shared.url.removesuffix("/user/ana/")) as browser:
+        browser.get("/user/ana/tree", params={"token": shared.token}, follow_redirects=True)
+        browser.cookies.set("_xsrf", "of-the-local-port", domain="localhost.local", path=path)
+        page = browser.get(f"{path}lab")
+        assert page.status_code == 200
+        assert "of-the-local-port" not in page.text
+        assert "sandbox" not in page.headers["Content-Security-Policy"]
+        xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}  # that of the session's local port was removed
+        assert browser.get(f"{path}files/x", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+        assert browser.post(f"{path}api/kernels", json={}).status_code == 403
+        assert browser.post(f"{path}api/kernels", json={}, headers=xsrf).status_code == 201
+    found.stop(asked["key"])
+    found.http.close()
+
+
 def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, Any], browser: httpx.Client) -> None:
-    path = session["session"]["path"]
-    browser.get(f"{path}lab")
-    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}
+    path = opened(browser, session["session"]["path"])
     name = "odd name ä %41+&;.bin"
     quoted = (
         httpx.URL("http://x/").copy_with(path=f"/{name}").raw_path.decode().replace("+", "%2B").replace("%41", "%2541")
@@ -211,13 +270,12 @@ def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, A
         assert answer.status_code == 200
         assert "Set-Cookie" not in answer.headers
         assert answer.read() == data
-    made = browser.put(
-        f"{path}api/contents/new.txt", headers=xsrf, json={"type": "file", "format": "text", "content": "ä"}
-    )
+    made = browser.put(f"{path}api/contents/new.txt", json={"type": "file", "format": "text", "content": "ä"})
     assert made.status_code == 201, made.text
     assert (hub_server.home / "new.txt").read_text() == "ä"
-    assert browser.delete(f"{path}api/contents/new.txt", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 204
-    assert browser.get(f"{path}files/{name}", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert browser.delete(f"{path}api/contents/new.txt").status_code == 204
+    plain = session["session"]["path"]
+    assert browser.get(f"{plain}files/{name}", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     head = browser.head(f"{path}files{quoted}")
     assert (head.status_code, head.content) == (200, b"")
     # No port other than that of a session is reached, whatever the address contains.
@@ -268,6 +326,7 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
     told = wait_for(lambda: owner.is_ready(asked["key"]), "the server")
     path, server = told["session"]["path"], hub_server.token
     assert path == f"/user/ana/jupyter-slurm/{told['key']}/"
+    plain, path = path, opened(browser, path)
     browser.headers.update({"X-Own": "1", "Referer": "http://localhost/x", "X-Forwarded-For": "1.2.3.4"})
     answer = browser.get(f"{path}a%2Fb/../c%20d?x=1&token={server}&y=%26&t%6Fken={server}&z")
     assert answer.json()["path"] in ("/a%2Fb/../c%20d?x=1&y=%26&z", "/c%20d?x=1&y=%26&z")
@@ -276,7 +335,8 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
     assert not names & {"cookie", "authorization", "referer", "origin", "x-forwarded-for", "x-xsrftoken"}, names
     assert server not in answer.text
     assert answer.headers["X-Theirs"] == "1"
-    assert not {"set-cookie", "access-control-allow-origin"} & {name.lower() for name in answer.headers}
+    assert "set-cookie" not in {name.lower() for name in answer.headers}
+    assert answer.headers.get_list("Access-Control-Allow-Origin") == ["null"]
     assert browser.get(f"{path}go").headers["Location"] == f"{path}there?x=1"
 
     def raw(status: str, headers: str, body: str = "") -> httpx.Response:
@@ -293,10 +353,10 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
     assert raw("302 Found", "Content-Length: 0\r\nLocation: http://[x/").headers["Location"] == "http://[x/"
     assert raw("101 Switching", "Upgrade: other").status_code == 502
     assert "Traceback" not in hub_server.log
-    assert browser.post(path, content=b"a").status_code == 403
-    for site in ("same-site", "cross-site", "none"):
-        assert browser.post(path, content=b"a", headers={"Sec-Fetch-Site": site}).status_code == 403
-    answer = browser.post(path, content=b"a", headers={"Sec-Fetch-Site": "same-origin"})
+    assert browser.post(plain, content=b"a").status_code == 403
+    for site in ("same-site", "cross-site", "same-origin", "none"):
+        assert browser.post(plain, content=b"a", headers={"Sec-Fetch-Site": site}).status_code == 403
+    answer = browser.post(path, content=b"a", headers={"Origin": "null"})
     assert answer.json()["body"] == "a"
     owner.stop(told["key"])
 
@@ -304,7 +364,7 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
 def test_an_agent_that_was_killed_is_no_loss(
     hub_server: Any, owner: Owner, session: dict[str, Any], browser: httpx.Client, wait_for: Callable[..., Any]
 ) -> None:
-    path = session["session"]["path"]
+    path = opened(browser, session["session"]["path"])
     os.kill(owner.http.get(hub_server.api("v1/agent")).json()["pid"], signal.SIGKILL)
     seen = []
 

@@ -56,7 +56,17 @@ def test_what_is_of_one_connection_or_of_this_server_stays_here() -> None:
 def test_what_would_hold_for_all_of_this_server_stays_there() -> None:
     given = (
         "Set-Cookie Set_Cookie Clear-Site-Data Strict-Transport-Security Alt-Svc NEL Public-Key-Pins-Report-Only X-Hop "
-        "Service-Worker-Allowed Access-Control-Allow-Origin Proxy-Authenticate Server Keep-Alive X-Own"
+        "Service-Worker-Allowed Access-Control-Allow-Origin Proxy-Authenticate Server Keep-Alive X-Own "
+        "WWW-Authenticate Accept-CH Report-To Reporting-Endpoints Origin-Agent-Cluster Speculation-Rules"
     )
     headers = [("connection", "X-Hop"), *((name, "1") for name in given.split()), ("location", "/there")]
     assert response_headers(headers, ROOT) == [("X-Own", "1"), ("location", ROOT.path + "there")]
+
+
+def test_a_route_with_a_ticket_leads_to_the_same_place() -> None:
+    for route in (SAME, ROOT):
+        found = route.with_ticket("T")
+        assert found.path == "/user/ana/jupyter-slurm/K~T/"
+        assert found.target(found.path + "lab", "a=1&token=x") == route.target(route.path + "lab", "a=1")
+        assert found.location(route.base_url + "lab") == found.path + "lab"
+    assert SAME.with_ticket("T").location("/user/ana/lab") == "/user/ana/lab", "the server's own page"

@@ -99,7 +99,7 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if is_session_open(data):
         said.append(str(session["url"]))
         if path := session_path(session):
-            said += ["Or through this Jupyter server, where you are logged in already:", path]
+            said += [f"Or through this Jupyter server, {_isolation()}:", path]
         how = "opens it logged in" if is_jupyter else "opens it"
         said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() here, {how}.")
     used = "nobody has used it" if is_jupyter else "nothing has been connected to it"
@@ -107,6 +107,13 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if resume := session.get("resume"):
         said.append(f"At its time limit it begins anew, {resume} times at most, with new kernels.")
     return said
+
+
+def _isolation() -> str:
+    """Describe what the page of a session may do on the Jupyter server that shows it."""
+    if os.environ.get("JUPYTER_SLURM_SHARES_ORIGIN"):
+        return "whose address the page shares: software on the node can act as you there"
+    return "in a sandbox: the page cannot act as you there"
 
 
 def end_note(data: api.Job, duration: Callable[[float], str]) -> str:

@@ -1,7 +1,8 @@
 """Proxy of a session in the Jupyter server, for a browser that cannot reach its local port: pages and WebSockets.
 
 The agent returns the session's address by key, for each request: no host and no port come from a request. This proxy
-adds the session's token, so that no browser has it. No credentials of this server reach the session.
+adds the session's token, so that no browser has it. No credentials of this server reach the session, and its pages get
+another origin than this server (``isolation.py``).
 """
 
 from __future__ import annotations
@@ -23,16 +24,33 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
-from jupyter_slurm.server.session_route import SessionRoute, request_headers, response_headers
+from jupyter_slurm.server.session_proxy.isolation import (
+    TICKET_HEADERS,
+    Tickets,
+    isolated_headers,
+    isolated_page,
+    preflight_headers,
+)
+from jupyter_slurm.server.session_route import (
+    Headers,
+    SessionRoute,
+    request_headers,
+    response_headers,
+    without_token,
+)
 
 __all__ = ["SESSIONS", "SessionHandler"]
 
-SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(/.*)?"
-"""The addresses of sessions, below that of the server."""
+SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(~[0-9A-Za-z_-]+)?(/.*)?"
+"""The addresses of sessions, below that of the server: key, ticket and path."""
 
 _PING_INTERVAL_S = 30.0
 _RETRY_AFTER_S = 3  # seconds until a browser repeats the request for a session that is almost ready
 _NO_ANSWER_TEXT = "The session does not answer."
+_FOREIGN_TEXT = "The request came from a page of another site."
+_LACKING_TEXT = "Open the page of the session first: only its own page can send this request."
+_DOCUMENTS = ("document", "iframe", "frame", "embed", "object")
+_PAGE_KINDS = ("text/html", "application/xhtml+xml")
 _XSRF = re.compile(r"(?:^|;) *_xsrf=")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Session</title></head>
@@ -45,15 +63,19 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
 
     auth_resource = "jupyter-slurm"
 
-    def initialize(self, access: AgentAccess, caller: SessionHttpClient) -> None:
-        """Initialize the handler (Tornado's constructor)."""
-        self._access, self._caller = access, caller
+    def initialize(self, access: AgentAccess, caller: SessionHttpClient, tickets: Tickets | None) -> None:
+        """Initialize the handler (Tornado's constructor); no tickets: pages of sessions share this server's origin."""
+        self._access, self._caller, self._tickets = access, caller, tickets
+        self._ticket = ""
         self._task: asyncio.Future[None] | None = None
         self._remote_socket: WebSocketClientConnection | None = None
 
     async def prepare(self) -> None:
         """Check that the user may run programs on this server, and that no page of another site sends the request."""
-        await JupyterHandler.prepare(self, _redirect_to_login=not self._is_websocket)
+        if self.path_args[1]:
+            self._use_ticket(self.path_args[0], self.path_args[1][1:])
+        else:
+            await JupyterHandler.prepare(self, _redirect_to_login=not self._is_websocket)
         if self._finished:
             return  # redirected to the login
         user = self.current_user
@@ -64,51 +86,79 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         if not await ensure_async(self.authorizer.is_authorized(self, user, "execute", self.auth_resource)):
             raise web.HTTPError(403, "User is not authorized to execute on resource: jupyter-slurm.")
         if self._is_foreign():
-            raise web.HTTPError(403, "The request came from a page of another site.")
+            raise web.HTTPError(403, _FOREIGN_TEXT)
+
+    def _use_ticket(self, key: str, ticket: str) -> None:
+        """Take the user from the ticket in the address; without a valid one, lead a browser to the login."""
+        self._ticket = ticket
+        self.request.uri = self._plain_path + without_token(self.request.query)  # the log does not get the ticket
+        user = self._tickets.use(ticket, key) if self._tickets is not None else None
+        self.current_user = self._jupyter_current_user = user
+        if not self.check_host() or (user and not self.check_origin()):
+            raise web.HTTPError(403, _FOREIGN_TEXT)
+        if user is None and (self.request.method not in ("GET", "HEAD") or self._is_websocket):
+            raise web.HTTPError(403, "This page was not used for a day. Reload it.")
+        if user is None:
+            self.set_header("Cache-Control", "no-store")
+            self.redirect(self.request.uri)
 
     @web.authenticated
-    async def get(self, key: str, rest: str | None) -> None:
+    async def get(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a GET request, or open a WebSocket."""
         if not self._is_websocket:
             await self._serve(key, rest)
             return
         if not self.check_origin():
-            raise web.HTTPError(403, "The request came from a page of another site.")
-        await self._connect(await self._find(key))
+            raise web.HTTPError(403, _FOREIGN_TEXT)
+        route = await self._find(key)
+        if self._lacks_ticket:
+            raise web.HTTPError(403, _LACKING_TEXT)
+        await self._connect(route)
         try:
-            await super().get(key, rest)
+            await super().get(key, ticket, rest)
         finally:
             self.on_close()
 
     @web.authenticated
-    async def head(self, key: str, rest: str | None) -> None:
+    async def head(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a HEAD request."""
         await self._serve(key, rest)
 
     @web.authenticated
-    async def post(self, key: str, rest: str | None) -> None:
+    async def post(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a POST request."""
         await self._serve(key, rest)
 
     @web.authenticated
-    async def put(self, key: str, rest: str | None) -> None:
+    async def put(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a PUT request."""
         await self._serve(key, rest)
 
     @web.authenticated
-    async def patch(self, key: str, rest: str | None) -> None:
+    async def patch(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a PATCH request."""
         await self._serve(key, rest)
 
     @web.authenticated
-    async def delete(self, key: str, rest: str | None) -> None:
+    async def delete(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Forward a DELETE request."""
         await self._serve(key, rest)
 
     @web.authenticated
-    async def options(self, key: str, rest: str | None) -> None:
-        """Forward an OPTIONS request; pages of other origins get no permissions."""
+    async def options(self, key: str, ticket: str | None, rest: str | None) -> None:
+        """Forward an OPTIONS request, or permit a page of the session its requests; no other page gets permissions."""
+        if self._ticket and "Access-Control-Request-Method" in self.request.headers:
+            self.set_status(204)
+            asked = self.request.headers.get("Access-Control-Request-Headers", "")
+            self._add_headers([*TICKET_HEADERS, *preflight_headers(asked)])
+            return
         await self._serve(key, rest)
+
+    def check_origin(self, origin: str | None = None) -> bool:
+        """Return whether a page of this server sends the request, or with a ticket a sandboxed page."""
+        if self._ticket:
+            return bool(self.request.headers.get("Origin", "null") == "null")
+        return bool(super().check_origin(origin))
 
     def check_xsrf_cookie(self) -> None:
         """Check that a page of this server sends the request: by the XSRF token, or by Fetch Metadata."""
@@ -125,12 +175,16 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'")
         self.set_header("Cache-Control", "no-store")
+        self._add_headers(TICKET_HEADERS if self._ticket else [])
         self.finish(_PAGE.format(message=escape(str(said)), hint=escape(getattr(cause, "hint", ""))))
 
     # Pages ------------------------------------------------------------------------------------------------------
 
     async def _serve(self, key: str, rest: str | None) -> None:
         way = await self._find(key)
+        if self._lacks_ticket:
+            self._lead_to_ticket(key, way)
+            return
         if rest is None:
             self.redirect(way.path)
             return
@@ -140,6 +194,16 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         await asyncio.wait({self._task})
         with contextlib.suppress(asyncio.CancelledError, StreamClosedError):  # the client has disconnected
             self._task.result()
+
+    def _lead_to_ticket(self, key: str, route: SessionRoute) -> None:
+        """Redirect to the address with a ticket, which a sandboxed page needs."""
+        user = self.current_user
+        if self.request.method not in ("GET", "HEAD") or self._tickets is None or user is None:
+            raise web.HTTPError(403, _LACKING_TEXT)
+        rest = self.request.path.removeprefix(route.path.rstrip("/")).lstrip("/")
+        path = route.with_ticket(self._tickets.issue(key, user)).path
+        self.set_header("Cache-Control", "no-store")
+        self.redirect(path + rest + without_token(self.request.query))
 
     def on_connection_close(self) -> None:
         """End the request to the session after a disconnection of the browser."""
@@ -169,13 +233,13 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         self.set_status(answer.status_code, answer.reason_phrase or None)
         self._headers = httputil.HTTPHeaders()  # the session decides on the policies of its pages
         # Byte for byte, as Tornado sends them; httpx would decode them as UTF-8 if possible.
-        for name, value in response_headers(
-            ((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), route
-        ):
-            self.add_header(name, value)
+        headers = response_headers(((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), route)
+        self._add_headers(headers if self._tickets is None else isolated_headers(headers))
+        self._add_headers(TICKET_HEADERS if self._ticket else [])
         if answer.status_code == 204:
             self.clear_header("Content-Length")  # the answer has no body, whatever the header says (RFC 9110, 8.6)
-        if self.request.method == "GET" and answer.headers.get("content-type", "").startswith("text/html"):
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if self.request.method == "GET" and (kind in _PAGE_KINDS or (self._ticket and self._has_addresses(kind))):
             self._show(route, b"".join([chunk async for chunk in answer.stream]))
             return
         await web.RequestHandler.flush(self)
@@ -184,13 +248,25 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             await web.RequestHandler.flush(self)
 
     def _show(self, route: SessionRoute, page: bytes) -> None:
-        """Answer with a page without the token that JupyterLab writes into it: scripts send the XSRF token instead."""
-        assert self.xsrf_token  # sets the cookie with the token, if it is missing
-        if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
-            # The session may have set one from its local port: cookies ignore ports, and scripts would use that cookie.
-            self.clear_cookie("_xsrf", path=route.path)
+        """Answer with a page without the token that JupyterLab writes into it: a ticket or a cookie stands for it."""
+        if self._ticket:
+            is_document = self.request.headers.get("Sec-Fetch-Dest", "document") in _DOCUMENTS
+            page = isolated_page(page, self.path_args[0], route, is_document=is_document)
+        else:
+            assert self.xsrf_token  # sets the cookie with the token, if it is missing: scripts send it
+            if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
+                # The session may have set one from its local port: cookies ignore ports, and scripts would use it.
+                self.clear_cookie("_xsrf", path=route.path)
         self.clear_header("Content-Length")
         self.write(page.replace(route.token.encode(), b"") if route.token else page)
+
+    def _has_addresses(self, kind: str) -> bool:
+        """Return whether an answer of Jupyter's API contains addresses that a page loads as they are: logos."""
+        return kind == "application/json" and (self.path_args[2] or "").startswith("/api/kernelspecs")
+
+    def _add_headers(self, headers: Headers) -> None:
+        for name, value in headers:
+            self.add_header(name, value)
 
     # WebSockets -------------------------------------------------------------------------------------------------
 
@@ -219,13 +295,15 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         """Return the seconds between two pings to a browser: proxies close silent connections."""
         return _PING_INTERVAL_S
 
-    async def open(self, key: str, rest: str | None) -> None:
+    async def open(self, key: str, ticket: str | None, rest: str | None) -> None:
         """Start returning messages."""
         self._task = asyncio.ensure_future(self._pass_messages_back())
 
     async def on_message(self, message: str | bytes) -> None:
         """Forward a message; the next one is read after its transmission."""
         self._record_activity()
+        if self._ticket and self._tickets is not None:
+            self._tickets.use(self._ticket, self.path_args[0])
         if self._remote_socket is not None:
             with contextlib.suppress(StreamClosedError, WebSocketError):
                 await self._remote_socket.write_message(message, binary=isinstance(message, bytes))
@@ -252,8 +330,22 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         headers: httputil.HTTPHeaders = self.request.headers
         return self.request.method == "GET" and headers.get("Upgrade", "").lower() == "websocket"
 
+    @property
+    def _plain_path(self) -> str:
+        """Return the path of the request without its ticket."""
+        path: str = self.request.path
+        return path.replace(f"~{self._ticket}", "", 1) if self._ticket else path
+
+    @property
+    def _lacks_ticket(self) -> bool:
+        """Return whether the request needs a ticket: that of a browser, not of a program with the server's token."""
+        is_program = bool(self.token_authenticated) and self.request.headers.get("Sec-Fetch-Mode") != "navigate"
+        return self._tickets is not None and not self._ticket and not is_program
+
     def _is_foreign(self) -> bool:
         """Return whether a page of another site sends the request for its own use; navigation by a link is allowed."""
+        if self._ticket:
+            return False  # a sandboxed page is another site; its Origin was checked
         site, use = (self.request.headers.get(f"Sec-Fetch-{what}") for what in ("Site", "Dest"))
         is_foreign = site in ("cross-site", "same-site") and use != "document"
         return is_foreign and not bool(self.token_authenticated)
@@ -263,6 +355,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         try:
             way = await self._access.session_route(key)
             self._check_address(way.path)
+            way = way.with_ticket(self._ticket) if self._ticket else way
         except JobNotFound as error:
             raise web.HTTPError(404) from error
         except SlurmError as error:
@@ -274,7 +367,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         return way
 
     def _check_address(self, path: str) -> None:
-        if not (self.request.path + "/").startswith(path):
+        if not (self._plain_path + "/").startswith(path):
             raise JobNotFound(
                 f"This server cannot show the session: its URL is {path}, as it was launched.",
                 hint="Open it on its local port (`jupyter slurm open`), or launch a session from this Jupyter server.",

@@ -150,6 +150,15 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
   return facts;
 }
 
+/** Return what the page of a session may do in this browser. */
+export function isolationText(trans: TranslationBundle, isIsolated: boolean): string {
+  return isIsolated
+    ? trans.__("Its page opens in a sandbox: it cannot act as you on this Jupyter server.")
+    : trans.__(
+        "Its page shares the address of this Jupyter server: software on the node can act as you here.",
+      );
+}
+
 /** Return the question before a session is stopped. */
 export function stopTitle(trans: TranslationBundle, job: SessionJob): string {
   return trans.__("Stop session %1?", jobName(job));

@@ -42,6 +42,8 @@ export interface ISessionsApi {
   log(cluster: string, session: string): Promise<string>;
   /** Return the address of a session on this Jupyter server; null of one that was launched through another server. */
   address(path: string): string | null;
+  /** Whether pages of sessions on this Jupyter server have an origin of their own. */
+  isIsolated(): boolean;
 }
 
 /** Storage of the last launch of each cluster. */
@@ -75,6 +77,7 @@ export interface ISessionsModel extends IDisposable {
   reconnect(job: SessionJob): Promise<void>;
   log(job: SessionJob): Promise<string>;
   address(job: SessionJob): string | null;
+  isIsolated(): boolean;
 }
 
 export const ISessionsModel = new Token<ISessionsModel>(
@@ -206,6 +209,10 @@ export class SessionsModel extends Model implements ISessionsModel {
 
   address({ session }: SessionJob): string | null {
     return this._api.address(session.path);
+  }
+
+  isIsolated(): boolean {
+    return this._api.isIsolated();
   }
 
   private async _try(job: SessionJob, hint: string, act: () => Promise<IJob>): Promise<void> {

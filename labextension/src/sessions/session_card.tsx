@@ -5,6 +5,7 @@ import * as React from "react";
 import { jobName, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
 import {
+  isolationText,
   plainText,
   sessionFacts,
   sessionKind,
@@ -175,6 +176,11 @@ export function SessionCard(
             "It was launched on another computer. `jupyter slurm open %1` in a terminal opens it.",
             jobName(job),
           )}
+        </p>
+      )}
+      {isOpen(job) && address !== null && (
+        <p className={model.isIsolated() ? "jp-Slurm-aside" : "jp-Slurm-doubt"}>
+          {isolationText(trans, model.isIsolated())}
         </p>
       )}
       {problem !== null && (

@@ -127,6 +127,7 @@ export function here(...clusters: ICluster[]): IHere {
     stop: vi.fn(() => Promise.resolve(session("ended", { state: "CANCELLED" }))),
     log: vi.fn(() => Promise.resolve("")),
     address: vi.fn((path: string) => `http://here${path}`),
+    isIsolated: vi.fn(() => true),
   };
   const saved = new Map<string, ILaunchForm>();
   const memory = {
