@@ -47,6 +47,13 @@ def add_parser(subparsers: Any) -> None:
     copy_back = subparsers.add_parser(
         "bring", description="Copy back the new files of a job from its copies of directories (stage=)."
     )
+    copy_back.add_argument(
+        "--also",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="copy these files, too, although programs of this computer run them by themselves",
+    )
     for parser in (show, report, cancel, copy_back):
         parser.add_argument("job", metavar="JOB", help=_JOB_HELP)
     hold = subparsers.add_parser("hold", description="Keep pending jobs from starting.")
@@ -153,7 +160,7 @@ def _copy_back(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
     from jupyter_slurm.client.render.terminal import printable
 
-    job = copy_back(cluster, args.job)
+    job = copy_back(cluster, args.job, args.also)
     if (stage := job["stage"]) and not stage["error"]:
         print(printable(f"{job['id'] or job['key']}: {', '.join([*stage_facts(job), *stage_notes(job)])}"))
         return 0

@@ -23,6 +23,7 @@ __all__ = [
     "Agent",
     "AgentApi",
     "AnswerPromptRequest",
+    "BringResultsRequest",
     "CancelJobRequest",
     "CleanRequest",
     "Cleaned",
@@ -558,6 +559,8 @@ class JobStage(TypedDict):
     files: int | None
     bytes: int | None
     left: Sequence[str]
+    held: NotRequired[Sequence[str]]
+    refused: NotRequired[Sequence[str]]
     error: str | None
     given_up: bool
 
@@ -941,6 +944,10 @@ class ActOnJobsResponseItem(TypedDict):
 class ResubmitJobRequest(TypedDict):
     key: str
     context: NotRequired[Context]
+
+
+class BringResultsRequest(TypedDict, total=False):
+    also: Sequence[str]
 
 
 class RunCommandRequest(TypedDict):

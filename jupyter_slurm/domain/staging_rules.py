@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from jupyter_slurm.domain import untrusted_files
 from jupyter_slurm.errors import UsageError
 
 __all__ = [
-    "DIFF_ARGS",
-    "NOT_COPIED_BACK",
     "STAGE_FOLDER_NAME",
     "TRANSFER_OPTIONS",
     "FileSignature",
     "FolderChange",
+    "LocalSide",
     "ResultChoice",
     "StagedFolder",
     "chosen",
+    "difference_options",
     "is_inside",
     "leads_out",
     "names",
     "parse_age",
+    "parse_equal",
     "parse_listing",
     "parse_stage",
     "parse_sync",
@@ -38,27 +40,16 @@ __all__ = [
 STAGE_FOLDER_NAME: Final = ".jupyter-slurm-stage"
 """File in the directory on the cluster: the state of both sides at the last synchronisation."""
 
-_EXCLUDED = (STAGE_FOLDER_NAME, ".git/", "__pycache__/", ".ipynb_checkpoints/", ".venv/", ".rsync-partial/")
-# Files of these names are never copied back, whatever the remote host lists: this computer would execute a hook of git,
-# or a Python. On a Mac, .GIT is the same folder.
-NOT_COPIED_BACK: Final = frozenset(name.rstrip("/") for name in _EXCLUDED)
-"""Names of files that are never copied."""
-
 # Links stay links. Links that lead out of the folder are not sent, in either direction. Times are compared; of the
 # permissions, only the executable bit is copied.
 _COMMON_RSYNC_OPTIONS = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
-DIFF_ARGS: Final = [
-    *("--dry-run", "--recursive", *_COMMON_RSYNC_OPTIONS, "--out-format=%i %l %M %n"),
-    "--filter=dir-merge .rsync-filter",
-    *(f"--exclude={name}" for name in _EXCLUDED),
-]
-"""Options of rsync that list the differences."""
-
 TRANSFER_OPTIONS: Final = [*_COMMON_RSYNC_OPTIONS, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
 """Options of rsync that transfer the files named on standard input."""
 
 _LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d+) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)
+_EQUAL = re.compile(rb"\.[fL] {9} +(\d+) [^ ]+ (.*)", re.DOTALL)
 _ESCAPED = re.compile(rb"\\#([0-7]{3})")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069]")
 _DEST = re.compile(r"(.+?)(?::([/~$].*))?", re.DOTALL)
 _UNITS = {"hour": 3600, "day": 86_400, "week": 604_800}
 _SYNC = ("checksum", "delete")
@@ -72,11 +63,12 @@ class FileSignature(NamedTuple):
 
 
 class FolderChange(NamedTuple):
-    """One line of rsync's listing: an entry to make equal to that on the sending side."""
+    """One line of rsync's listing: an entry to make equal to that on the sending side; ``target``: of a link."""
 
     path: str
     sign: FileSignature
     is_folder: bool
+    target: str | None = None
 
 
 class StagedFolder(NamedTuple):
@@ -88,17 +80,32 @@ class StagedFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultChoice:
-    """Entries of a listing to copy, and those left unchanged because both sides changed them.
+    """Entries of a listing to copy, and paths that are not copied.
 
     Attributes
     ----------
-    taken : list of FolderChange
-    left : list of str
-        Paths.
+    copied : list of FolderChange
+        Entries to copy.
+    omitted : list of str
+        Both sides changed them.
+    held : list of str
+        They run by themselves on this computer, so the user has to name them first.
+    refused : list of str
+        They are never copied back: they lead out of the folder, or belong to git or to an environment.
     """
 
     copied: list[FolderChange] = field(default_factory=list)
     omitted: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def __add__(self, other: ResultChoice) -> ResultChoice:
+        return ResultChoice(
+            self.copied + other.copied,
+            self.omitted + other.omitted,
+            self.held + other.held,
+            self.refused + other.refused,
+        )
 
     @property
     def total(self) -> int:
@@ -109,6 +116,48 @@ class ResultChoice:
     def files(self) -> int:
         """Return the number of files to copy."""
         return sum(not change.is_folder for change in self.copied)
+
+
+@dataclass(frozen=True)
+class LocalSide:
+    """State of the folder on this computer that a choice depends on.
+
+    Attributes
+    ----------
+    environments : set of str
+        Virtual environments in the folder.
+    is_safe_link : callable
+        Returns whether a link at a path to a target stays in the folder.
+    accepted : frozenset of str
+        Paths of files to copy back although they run by themselves.
+    """
+
+    environments: frozenset[str] = frozenset()
+    is_safe_link: Callable[[str, str], bool] = lambda path, target: not leads_out(path, target)
+    accepted: frozenset[str] = frozenset()
+
+
+def difference_options(environments: Iterable[str]) -> list[str]:
+    """Return the options of rsync that list the differences, without environments and what is never copied.
+
+    Of all rules of rsync the first that matches counts. So the exclusions stand before the filter of the folder.
+    """
+    anywhere = ["".join(_either_case(char) for char in name) for name in untrusted_files.NEVER_COPIED]
+    exact = ["/" + _escaped(path) for path in sorted(environments)]
+    return [
+        *("--dry-run", "--recursive", *_COMMON_RSYNC_OPTIONS, "-ii", "--out-format=%i %l %M %n%L"),
+        *(f"--exclude={pattern}" for pattern in (*anywhere, *exact)),
+        f"--filter=dir-merge {untrusted_files.FILTER_NAME}",
+    ]
+
+
+def _either_case(char: str) -> str:
+    return f"[{char.lower()}{char.upper()}]" if char.isalpha() else char
+
+
+def _escaped(path: str) -> str:
+    """Return a pattern of rsync for one path. A backslash is an escape only in a pattern with wildcards."""
+    return re.sub(r"([][*?\\])", r"\\\1", path) if re.search(r"[][*?]", path) else path
 
 
 def parse_stage(text: str) -> list[StagedFolder]:
@@ -153,7 +202,7 @@ def parse_sync(text: str) -> dict[str, bool]:
 
 
 def parse_listing(raw: bytes) -> list[FolderChange]:
-    """Parse rsync's output with the options :data:`DIFF_ARGS`, leaving out all but files, links and folders."""
+    """Parse the differences in rsync's output (:func:`difference_options`), of files, links and folders."""
     found = []
     for line in raw.split(b"\n"):
         match = _LINE.fullmatch(line)
@@ -161,10 +210,32 @@ def parse_listing(raw: bytes) -> list[FolderChange]:
             continue
         year, month, day, hour, minute, second = (int(number) for number in match.groups()[2:8])
         mtime = _epoch(year, month, day) + hour * 3600 + minute * 60 + second
-        name = _ESCAPED.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), match[9]).rstrip(b"/")
+        name, target = _unescaped(match[9]).rstrip("/"), None
         sign = FileSignature(int(match[2]), -1 if match[1] == b"L" else mtime)
-        found.append(FolderChange(name.decode("utf-8", "surrogateescape"), sign, match[1] == b"d"))
+        if match[1] == b"L":
+            name, target = _link(name, sign.size)
+        found.append(FolderChange(name, sign, match[1] == b"d", target))
     return found
+
+
+def parse_equal(raw: bytes) -> set[str]:
+    """Parse the files and links in rsync's output that are equal on both sides; those left out by a filter are not."""
+    found = (_EQUAL.fullmatch(line) for line in raw.split(b"\n"))
+    named = ((match[0], _unescaped(match[2]), int(match[1])) for match in found if match)
+    return {_link(name, size)[0] if line.startswith(b".L") else name for line, name, size in named}
+
+
+def _link(text: str, size: int) -> tuple[str, str | None]:
+    """Return name and target of a link; both may contain the arrow, so the size of the target decides."""
+    raw, arrow = text.encode("utf-8", "surrogateescape"), b" -> "
+    at = -size - len(arrow)
+    name, found, target = (raw[:at], arrow, raw[-size:]) if raw[at:-size] == arrow else raw.partition(arrow)
+    told = target.decode("utf-8", "surrogateescape") if found else None
+    return name.decode("utf-8", "surrogateescape"), told
+
+
+def _unescaped(text: bytes) -> str:
+    return _ESCAPED.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), text).decode("utf-8", "surrogateescape")
 
 
 def _epoch(year: int, month: int, day: int) -> int:
@@ -181,6 +252,7 @@ def chosen(
     file_signature: Callable[[str], FileSignature | None],
     *,
     is_pull: bool,
+    local: LocalSide | None = None,
 ) -> ResultChoice:
     """Choose the entries to copy.
 
@@ -195,32 +267,63 @@ def chosen(
         file.
     is_pull : bool
         Whether the remote host sends.
+    local : LocalSide, optional
+        State of the local folder.
     """
-    choice = ResultChoice()
+    choice, side = ResultChoice(), local or LocalSide()
+    if is_pull:
+        found = untrusted_files.environment_folders(change.path for change in changes)
+        side = replace(side, environments=side.environments | found)
     for change in changes:
         known = base.get(change.path)
         if not is_inside(change.path):
-            choice.omitted.append(change.path)
-        elif known is not None and change.sign == known:
-            continue  # the other side has changed the file
-        elif is_pull and not NOT_COPIED_BACK.isdisjoint(change.path.lower().split("/")):
-            choice.omitted.append(change.path)
-        elif not is_pull or _may_be_written(change, known, file_signature):
-            choice.copied.append(change)  # when this side sends, the user's version takes precedence
-        else:
-            choice.omitted.append(change.path)
+            choice.refused.append(change.path)
+        elif not is_pull:
+            if _is_sent(change, known, side):
+                choice.copied.append(change)  # when this side sends, the user's version takes precedence
+        elif change.sign != known:  # else this side has changed the file
+            _choose_result(choice, change, known, side, file_signature)
     return choice
 
 
-def _may_be_written(
-    change: FolderChange, recorded: FileSignature | None, file_signature: Callable[[str], FileSignature | None]
-) -> bool:
-    """Return whether the local file may be replaced: it does not exist, or is unchanged."""
-    try:
-        here = file_signature(change.path)
-    except OSError:
+def _is_sent(change: FolderChange, known: FileSignature | None, side: LocalSide) -> bool:
+    if untrusted_files.is_never_copied(change.path):
         return False
-    return here is None or (here == recorded and not change.is_folder)
+    if untrusted_files.environment_of(change.path, side.environments) is not None:
+        return False
+    # A filter never comes back: that of this computer also replaces one that a job has changed.
+    is_filter = posixpath.basename(change.path) == untrusted_files.FILTER_NAME
+    return change.sign != known or is_filter
+
+
+def _choose_result(
+    choice: ResultChoice,
+    change: FolderChange,
+    recorded: FileSignature | None,
+    side: LocalSide,
+    file_signature: Callable[[str], FileSignature | None],
+) -> None:
+    """Add an entry that the remote host has changed to one of the lists of a choice."""
+    path = change.path
+    environment = untrusted_files.environment_of(path, side.environments)
+    is_link = change.target is not None or change.sign.mtime == -1
+    is_unsafe_link = is_link and (change.target is None or not side.is_safe_link(path, change.target))
+    if environment is not None or untrusted_files.is_never_copied_back(path) or is_unsafe_link:
+        if (named := environment or path) not in choice.refused[-1:]:
+            choice.refused.append(named)
+        return
+    try:
+        here = file_signature(path)
+    except OSError:
+        choice.omitted.append(path)
+        return
+    if path not in side.accepted and untrusted_files.runs_by_itself(path, is_new=here is None):
+        if not change.is_folder:
+            choice.held.append(path)
+    elif here is None or (here == recorded and not change.is_folder):
+        choice.copied.append(change)  # it does not exist on this computer, or is unchanged
+    else:
+        choice.omitted.append(path)
 
 
 def is_inside(path: str) -> bool:
@@ -243,6 +346,6 @@ def parse_age(expires: str) -> int:
 
 
 def names(paths: Sequence[str]) -> str:
-    """Return paths as text: the first few, and the number of the others."""
+    """Return paths as text: the first few, and the number of the others. Control characters are shown as escapes."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(paths[:3]) + more
+    return ", ".join(_CONTROL.sub(lambda char: f"\\x{ord(char[0]):02x}", path) for path in paths[:3]) + more

@@ -79,7 +79,7 @@ def test_of_results_those_come_that_nobody_has_changed_here(there, known, here, 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "a\0b", ""])
 def test_names_that_lead_out_are_left(name):
     choice = chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True)
-    assert (choice.copied, choice.omitted) == ([], [name])
+    assert (choice.copied, choice.refused) == ([], [name])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_names_that_lead_out_are_left(name):
 )
 def test_nothing_comes_back_into_what_does_not_travel(name):
     """Check any listing of the remote host: this machine would execute a hook of git."""
-    assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).omitted == [name]
+    assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).refused == [name]
 
 
 def test_what_lies_behind_a_link_is_left():

@@ -70,7 +70,7 @@ class PlumbingSteps:
     async def connection_to_api(self, step: dict[str, Any], wait: float) -> dict[str, Any]:
         return {"state": "PENDING", "finished": False, "node": None, "port": None, "stage": None}
 
-    async def copy_back(self, job: dict[str, Any]) -> None:
+    async def copy_back(self, job: dict[str, Any], also: Any = ()) -> None:
         pass
 
 

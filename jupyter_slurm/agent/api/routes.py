@@ -90,7 +90,7 @@ async def _get_kernel(core: Core, call: Call) -> api.KernelPlace:
 
 async def _bring_results(core: Core, call: Call) -> api.Job:
     cluster = _cluster(core, call)
-    await cluster.staging.copy_back(await cluster.jobs.find(call.path["job"]))
+    await cluster.staging.copy_back(await cluster.jobs.find(call.path["job"]), call.body.get("also", ()))
     return await cluster.jobs.describe(call.path["job"])
 
 

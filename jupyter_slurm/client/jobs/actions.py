@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
 from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned, stage_notes
@@ -64,10 +65,16 @@ class JobActionsMixin:
         """
         return self._act("limit", time_limit=time_limit)
 
-    def bring(self) -> Self:
+    def bring(self, *, also: Iterable[str] = ()) -> Self:
         """Copy back the results of a finished job from the folders of ``stage=``, and wait for the copy.
 
-        The copy happens automatically. This method is for results whose copy failed, as shown on the job card.
+        The copy happens automatically. This method is for results whose copy failed, as shown on the job card, and for
+        files that programs of this computer would run by themselves.
+
+        Parameters
+        ----------
+        also : iterable of str
+            Paths of such files in the folder, for example ``[".envrc"]``. Look at them on the cluster first.
 
         Raises
         ------
@@ -76,7 +83,7 @@ class JobActionsMixin:
         UsageError
             No folder was staged, the job is not finished, or its results are copied back to another machine.
         """
-        self._apply_data(copy_back(self._cluster, self._reference))
+        self._apply_data(copy_back(self._cluster, self._reference, also))
         if is_copy_back_abandoned(self._data):
             stage = self._data["stage"]
             raise JobError(str(stage and stage["error"]), hint="\n".join(stage_notes(self._data)))
@@ -97,8 +104,8 @@ class JobActionsMixin:
             self._follower.apply_job(self._data)
 
 
-def copy_back(cluster: Cluster, reference: str) -> api.Job:
+def copy_back(cluster: Cluster, reference: str, also: Iterable[str] = ()) -> api.Job:
     """Copy back the results of a job, and wait for the copy; return the API object of the job."""
     path = cluster.path("jobs", reference, "results")
-    job: api.Job = cluster.client.post(path, timeout=None, idempotent=True)
+    job: api.Job = cluster.client.post(path, json={"also": list(also)}, timeout=None, idempotent=True)
     return job

@@ -39,6 +39,17 @@ def stage_notes(data: api.Job) -> list[str]:
         said.append(
             f"Changed here as well, and therefore left in {_places(stage)}: {names(stage['left'])}. What is here stays."
         )
+    if held := stage.get("held"):
+        said.append(
+            "Not copied back, because programs of this computer run such files by themselves: "
+            f"{names(held)}. They are in {_places(stage)}. To copy them after you have looked at them: "
+            f"`jupyter slurm bring {_name(data)} --also FILE`, or job.bring(also=[...])."
+        )
+    if refused := stage.get("refused"):
+        said.append(
+            f"Never copied back: {names(refused)}. These are links that lead out of the folder, and files of git, SSH, "
+            "rsync or a virtual environment."
+        )
     if stage["error"]:
         said.append(f"Not all came back: {stage['error']} It lies in {_places(stage)}; {_next_time(data)}")
     return said
@@ -53,7 +64,11 @@ def is_copy_back_abandoned(data: api.Job) -> bool:
 def _next_time(data: api.Job) -> str:
     if not is_copy_back_abandoned(data):
         return "the next job of this folder brings it."
-    return f"`jupyter slurm bring {data.get('id') or data.get('key')}`, or job.bring(), tries again."
+    return f"`jupyter slurm bring {_name(data)}`, or job.bring(), tries again."
+
+
+def _name(data: api.Job) -> str | None:
+    return data.get("id") or data.get("key")
 
 
 def _places(stage: api.JobStage) -> str:

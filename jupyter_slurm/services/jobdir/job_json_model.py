@@ -163,6 +163,8 @@ class ReturnRecord(JsonObject):
     files: int | None = None
     bytes: int | None = None
     left: Sequence[str] | None = None
+    held: Sequence[str] | None = None
+    refused: Sequence[str] | None = None
     error: str | None = None
     given_up: bool | None = None
     time: float | None = None

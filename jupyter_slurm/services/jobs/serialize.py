@@ -206,6 +206,8 @@ def _stage(entry: TrackedJob) -> api.JobStage | None:
         "files": back.files if back else None,
         "bytes": back.bytes if back else None,
         "left": (back.left or []) if back else [],
+        "held": (back.held or []) if back else [],
+        "refused": (back.refused or []) if back else [],
         "error": back.error if back else None,
         "given_up": bool(back and back.given_up),
     }

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging_rules
 from jupyter_slurm.domain.queries.disk_space import DISK_SPACE_SCRIPT, parse_room
-from jupyter_slurm.domain.staging_rules import FileSignature, ResultChoice
+from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultChoice
+from jupyter_slurm.domain.untrusted_files import NEVER_COPIED, is_never_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
@@ -25,8 +26,12 @@ _VANISHED_EXIT_CODE = 24
 _MAX_OLD_FILES = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FILES}'
 _LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
+_TARGETS = 'cd -- "$1" || exit; find . -type l -printf "%P\\0%l\\0" 2>/dev/null; :'
 _FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
-_REMOVE_SCRIPT = 'cd -- "$1" && xargs -0 rm -f --'
+# Earlier notes name folders, too.
+_REMOVE_SCRIPT = """
+cd -- "$1" && xargs -0 sh -c 'for path do [ -d "$path" ] && [ ! -L "$path" ] || rm -f -- "$path" || exit 1; done' sh
+"""
 _ERASE_WARNING_SHARE = 1 / 8  # of the time after which files are erased
 
 
@@ -78,14 +83,37 @@ class FolderSync:
         return Rsync(self._transport, self.source, self.dest, owner=self._owner, moved=moved)
 
     async def choose(
-        self, base: Mapping[str, FileSignature], *, is_pull: bool, by_content: bool = False
-    ) -> tuple[ResultChoice, set[str]]:
-        """List the differences; return those to transfer, and all of them."""
-        options = [*staging_rules.DIFF_ARGS, *(["--checksum"] if by_content else [])]
+        self,
+        base: Mapping[str, FileSignature],
+        tree: FolderTree,
+        *,
+        is_pull: bool,
+        by_content: bool = False,
+        accepted: frozenset[str] = frozenset(),
+    ) -> tuple[ResultChoice, set[str], set[str]]:
+        """List the differences; return those to transfer, all of them, and the files that are equal on both sides.
+
+        ``accepted`` are files to copy back although they run by themselves.
+        """
+        options = [*staging_rules.difference_options(tree.environments), *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
-        tree, changes = FolderTree(self.source), staging_rules.parse_listing(done.stdout)
-        choice = await asyncio.to_thread(staging_rules.chosen, changes, base, tree.file_signature, is_pull=is_pull)
-        return choice, {change.path for change in changes}
+        changes, local = (
+            staging_rules.parse_listing(done.stdout),
+            LocalSide(frozenset(tree.environments), tree.is_safe_link, accepted),
+        )
+        choice = await asyncio.to_thread(
+            staging_rules.chosen, changes, base, tree.file_signature, is_pull=is_pull, local=local
+        )
+        if is_pull:
+            choice.refused.extend(await self._links_leading_out(tree))
+        return choice, {change.path for change in changes}, staging_rules.parse_equal(done.stdout)
+
+    async def _links_leading_out(self, tree: FolderTree) -> list[str]:
+        """Return the links of the copy that lead out of it and are not links of the user; rsync leaves them out."""
+        found = (await self._run_rsync("read", _TARGETS)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        pairs = zip(found[::2], found[1::2], strict=False)
+        leading_out = sorted(path for path, target in pairs if staging_rules.leads_out(path, target))
+        return [path for path in leading_out if path not in tree.leading_out and not is_never_copied(path)]
 
     async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
         """Transfer the chosen files; ``sent`` receives the progress. Compare content even if size and time agree."""
@@ -117,7 +145,7 @@ class FolderSync:
 
         Reasons are a filter, or changes on both sides.
         """
-        named = [word for name in staging_rules.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
+        named = [word for name in NEVER_COPIED for word in ("-o", "-name", name)][1:]
         found = (await self._run_rsync("read", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
         there = (line.split(" ", 2) for line in found.split("\0") if line)
         signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import posixpath
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -201,27 +201,36 @@ class Staging:
         await self._transport.make_dir(sync.dest)
         tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
         if stage.delete:
-            await sync.remove_deleted([path for path in base if path not in tree.files])
+            await sync.remove_deleted([path for path in base if path not in tree.files and not tree.leaves_out(path)])
             base = {path: sign for path, sign in base.items() if path in tree.files}
         by_content = bool(stage.checksum)
-        choice, listed = await sync.choose({} if by_content else base, is_pull=False, by_content=by_content)
+        choice, listed, equal = await sync.choose(
+            {} if by_content else base, tree, is_pull=False, by_content=by_content
+        )
         if choice.copied:
             await sync.check_room(choice.total)
             await sync.transfer(choice, sent, is_pull=False, by_content=by_content)
-        skipped = listed - {change.path for change in choice.copied}
-        await sync.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
+        equal |= {change.path for change in choice.copied}
+        # Files that a filter leaves out are not noted as equal: a job may write files of the same names.
+        known = {path: sign for path, sign in base.items() if path not in tree.files or path in listed}
+        await sync.note({**known, **{path: sign for path, sign in tree.files.items() if path in equal}})
         warnings = []
         if tree.leading_out:
             names = printable(staging_rules.names(tree.leading_out))
             warnings.append(f"Links that lead out of {sync.source} were not copied: {names}.")
+        if tree.environments:
+            names = printable(staging_rules.names(sorted(tree.environments)))
+            warnings.append(f"Virtual environments were not copied: {names}. They work on this computer only.")
         if expires := self._location.storage.get("expires"):
             warnings += await sync.expiring(expires, self._location.id)
         return warnings
 
     # -- after the job
 
-    async def copy_back(self, entry: TrackedJob) -> None:
+    async def copy_back(self, entry: TrackedJob, accepted: Collection[str] = ()) -> None:
         """Copy back the results of a job, also after an attempt was given up, and wait for the end.
+
+        ``accepted`` are files that run by themselves on this computer, and are to be copied all the same.
 
         Raises
         ------
@@ -241,9 +250,11 @@ class Staging:
                 f"The results of {name} are copied back to the computer from which it was submitted.",
                 hint="Run the command on that computer.",
             )
+        if accepted and (running := self._bringing.get(entry.key)):
+            await asyncio.shield(running)  # it was started without these files
         if entry.key not in self._bringing:
             _note_return(entry, replace(stage, back=None))
-            self.schedule_copy_back(entry)
+            self.schedule_copy_back(entry, frozenset(accepted))
         if task := self._bringing.get(entry.key):
             await asyncio.shield(task)
 
@@ -265,12 +276,12 @@ class Staging:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def schedule_copy_back(self, entry: TrackedJob) -> None:
+    def schedule_copy_back(self, entry: TrackedJob, accepted: frozenset[str] = frozenset()) -> None:
         """Copy back the results of a job in the background, if it is over and that was not done."""
         key = entry.key
         if key is None or key in self._bringing or not entry.is_copy_back_due:
             return
-        task = self._bringing[key] = asyncio.create_task(self._copy_back_all(entry), name=f"results of {key}")
+        task = self._bringing[key] = asyncio.create_task(self._copy_back_all(entry, accepted), name=f"results of {key}")
         task.add_done_callback(lambda _: self._mark_copied_back(entry, task))
 
     def _mark_copied_back(self, entry: TrackedJob, task: asyncio.Task[None]) -> None:
@@ -278,7 +289,7 @@ class Staging:
         if not task.cancelled() and task.exception() is None:
             self.schedule_copy_back(entry)  # it may have been requeued and be over again
 
-    async def _copy_back_all(self, entry: TrackedJob) -> None:
+    async def _copy_back_all(self, entry: TrackedJob, accepted: frozenset[str]) -> None:
         """Copy back all results, however long the connection is down."""
         stage, restarts = entry.folders, entry.restarts
         if stage is None:
@@ -289,7 +300,7 @@ class Staging:
         if stage.local:
             await self._wait_node_end(entry)
         try:
-            back = await self._copy_back_folder(entry, stage)
+            back = await self._copy_back_folders(entry, stage, accepted)
         except Exception as error:
             log.exception("the results of %s", entry.key)
             why = f"{type(error).__name__}: {error}"
@@ -311,8 +322,8 @@ class Staging:
                     async with asyncio.timeout(_END_CHECK_INTERVAL_S):
                         await changed.wait()
 
-    async def _copy_back_folder(self, entry: TrackedJob, stage: StageRecord) -> ReturnRecord:
-        files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
+    async def _copy_back_folders(self, entry: TrackedJob, stage: StageRecord, accepted: frozenset[str]) -> ReturnRecord:
+        total, errors, is_given_up = ResultChoice(), list[str](), False
 
         def sent(done: int, total: int) -> None:
             is_news = entry.staging.progress is None or done - entry.staging.progress[0] >= total * _PROGRESS_STEP_SHARE
@@ -322,16 +333,22 @@ class Staging:
 
         for folder in stage.folders:
             try:
-                choice = await self._pull_with_retries(await self.folder_sync(folder), sent)
+                total += await self._pull_with_retries(await self.folder_sync(folder), sent, accepted)
             except SlurmError as error:
                 errors.append(error.message)
                 is_given_up = is_given_up or not error.details.get("is_gone")
-                continue
-            files, size, left = files + choice.files, size + choice.total, left + choice.omitted
-        said = " ".join(errors) or None
-        return ReturnRecord(files=files, bytes=size, left=left[:_MAX_RECORDED_FILES], error=said, given_up=is_given_up)
+        left, held, refused = (names[:_MAX_RECORDED_FILES] for names in (total.omitted, total.held, total.refused))
+        return ReturnRecord(
+            files=total.files,
+            bytes=total.total,
+            left=left,
+            held=held or None,
+            refused=refused or None,
+            error=" ".join(errors) or None,
+            given_up=is_given_up,
+        )
 
-    async def _pull_with_retries(self, sync: FolderSync, sent: Sent) -> ResultChoice:
+    async def _pull_with_retries(self, sync: FolderSync, sent: Sent, accepted: frozenset[str]) -> ResultChoice:
         """Copy a folder back: repeat while the connection is down, and a few times after other errors."""
         failed, pause = 0, _PAUSE[0]
         while True:
@@ -344,7 +361,7 @@ class Staging:
 
             try:
                 async with self.alone(sync.dest):
-                    return await self._pull(sync, told)
+                    return await self._pull(sync, told, accepted)
             except SlurmError as error:
                 is_of_the_link = isinstance(error, TransportError) and (moved or not await self._is_reached())
                 failed += not is_of_the_link
@@ -359,14 +376,15 @@ class Staging:
             return (await self._transport.run(["true"])).exit_code == 0
         return False
 
-    async def _pull(self, sync: FolderSync, sent: Sent) -> ResultChoice:
+    async def _pull(self, sync: FolderSync, sent: Sent, accepted: frozenset[str]) -> ResultChoice:
         await sync.check_both_sides()
-        base = await sync.base()
-        choice, _ = await sync.choose(base, is_pull=True)
+        tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
+        choice, _, _ = await sync.choose(base, tree, is_pull=True, accepted=accepted)
         if choice.copied:
             check_free_space(sync.source, choice.total)
             await sync.transfer(choice, sent, is_pull=True)
-            await sync.note({**base, **{change.path: change.sign for change in choice.copied}})
+            copied = {change.path: change.sign for change in choice.copied if not change.is_folder}
+            await sync.note({**base, **copied})
         return choice
 
     def alone(self, dest: str) -> asyncio.Lock:

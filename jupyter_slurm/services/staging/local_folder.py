@@ -8,12 +8,11 @@ import shutil
 import stat
 from dataclasses import dataclass, field
 
+from jupyter_slurm.domain import untrusted_files
 from jupyter_slurm.domain.staging_rules import FileSignature, leads_out
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source"]
-
-_NOT_READ = frozenset({".git", "__pycache__", ".ipynb_checkpoints", ".venv", ".rsync-partial"})
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def check_source(path: str) -> LocalFolder:
         raise UsageError(
             f"{path} is not a folder.", hint=f"Stage the folder that contains it: stage={os.path.dirname(path)}."
         )
-    if path == "/" or path == os.path.expanduser("~"):
+    if _holds_home(path):
         raise UsageError(f"stage={path} would copy all of your files.", hint="Name the folder of the project.")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise UsageError(
@@ -62,6 +61,13 @@ def check_source(path: str) -> LocalFolder:
             hint="Stage a folder of your own.",
         )
     return LocalFolder(path, found.st_ino)
+
+
+def _holds_home(path: str) -> bool:
+    """Return whether a folder is the home of the user, by any of its names, or contains it."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    real = os.path.realpath(path)
+    return os.path.commonpath([home, real]) == real
 
 
 def check_free_space(path: str, needed: int) -> None:
@@ -82,11 +88,12 @@ def check_free_space(path: str, needed: int) -> None:
 
 @dataclass
 class FolderTree:
-    """Files and links below a folder by path, and the links that lead out of it."""
+    """Files and links below a folder by path, links that lead out, and virtual environments, which are not read."""
 
     path: str
     files: dict[str, FileSignature] = field(default_factory=dict)
     leading_out: list[str] = field(default_factory=list)
+    environments: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, path: str) -> FolderTree:
@@ -100,13 +107,39 @@ class FolderTree:
         while folders:
             below = folders.pop()
             with os.scandir(os.path.join(self.path, below)) as found:
-                for item in found:
-                    name = os.path.join(below, item.name)
-                    if item.is_dir(follow_symlinks=False):
-                        if item.name not in _NOT_READ:
-                            folders.append(name)
-                    elif item.is_symlink() or item.is_file(follow_symlinks=False):
-                        self._add(name, item)
+                items = list(found)
+            if untrusted_files.environment_folders(f"x/{item.name}" for item in items):
+                if below:
+                    self.environments.add(below)
+                    continue
+                named = {item.name for item in items}
+                self.environments |= {name for name in named if name.lower() in untrusted_files.ENVIRONMENT_PARTS}
+            for item in items:
+                name = os.path.join(below, item.name)
+                if name in self.environments or untrusted_files.is_never_copied(item.name):
+                    continue
+                if item.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif item.is_symlink() or item.is_file(follow_symlinks=False):
+                    self._add(name, item)
+
+    def is_safe_link(self, name: str, target: str) -> bool:
+        """Return whether a new link would stay in the folder, also if the links on its way are followed.
+
+        A link to a file that is never copied, such as a hook of git, is not safe either: who writes the results of the
+        next job through it writes that file.
+        """
+        *_, last = [index for index, part in enumerate(target.split("/")) if part == ".."] or [-1]
+        if leads_out(name, target) or last >= target.split("/").count(".."):
+            return False  # a/../.. means another place if a is a link
+        top = os.path.realpath(self.path)
+        met = os.path.relpath(os.path.realpath(os.path.join(top, os.path.dirname(name), target)), top)
+        is_inside = met != ".." and not met.startswith("../")
+        return is_inside and not untrusted_files.is_never_copied_back(met) and not self.leaves_out(met)
+
+    def leaves_out(self, path: str) -> bool:
+        """Return whether a path lies in a virtual environment of this folder."""
+        return untrusted_files.environment_of(path, self.environments) is not None
 
     def _add(self, name: str, item: os.DirEntry[str]) -> None:
         try:

@@ -674,6 +674,10 @@ export interface components {
                 readonly bytes: number | null;
                 /** @description Changed here, too, and therefore left on the cluster: the first twenty */
                 readonly left: readonly string[];
+                /** @description Left on the cluster because programs of this computer run them by themselves: the first twenty. bringResults with `also` copies them */
+                readonly held?: readonly string[];
+                /** @description Never copied back, such as links that lead out of the folder: the first twenty */
+                readonly refused?: readonly string[];
                 readonly error: string | null;
                 /** @description Not all came back, also not after several tries: bringResults tries again */
                 readonly given_up: boolean;
