@@ -23,8 +23,9 @@
     │   │   └── HostKeyRevoked   its key must not be used any more
     │   ├── LoginFailed          login to a host failed
     │   │   └── LoginDeclined    the user declined a prompt
-    │   └── TunnelError          a port is unreachable, or not allowed
-    │       └── TunnelUnproven   the remote program is not proven to be the user's
+    │   ├── TunnelError          a port is unreachable, or not allowed
+    │   │   └── TunnelUnproven   the remote program is not proven to be the user's
+    │   └── UntrustedFile        other users can have written a file that must be the user's
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
     │   ├── AgentBusy            the agent is at its limit of clients
@@ -81,6 +82,7 @@ __all__ = [
     "TransportError",
     "TunnelError",
     "TunnelUnproven",
+    "UntrustedFile",
     "UsageError",
     "from_problem",
 ]
@@ -278,6 +280,12 @@ class TunnelUnproven(TunnelError):
     """The remote program is not proven to be the user's. Nothing was sent to it."""
 
     code = "tunnel-unproven"
+
+
+class UntrustedFile(TransportError):
+    """Other users can have written a file that must be the user's. It was not read."""
+
+    code, status = "untrusted-file", 409
 
 
 class AgentError(SlurmError):

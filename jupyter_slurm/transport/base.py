@@ -198,6 +198,19 @@ class Transport(Protocol):
         """Read up to ``limit`` bytes from ``offset``."""
         ...
 
+    async def read_owned(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """Read as :meth:`read` does, but only a file that no other user can have written.
+
+        The owner is checked by the same action that reads the bytes, on the file that it has opened: see
+        :mod:`jupyter_slurm.transport.owned_files`.
+
+        Raises
+        ------
+        UntrustedFile
+            Another user can have written the file, or put it there.
+        """
+        ...
+
     async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
         """Write a file atomically: readers see the old content or the new content, never a part."""
         ...

@@ -24,11 +24,11 @@ async def read_untrusted(transport: Transport, path: str, limit: int = _MAX_FILE
     Raises
     ------
     FileNotFoundError, TransportError
-        The file does not exist, or cannot be read.
+        The file does not exist, or cannot be read, or another user can have written it.
     ValueError
         The file is not JSON, or has NaN or infinite numbers, which browsers reject.
     """
-    return parse_untrusted(await transport.read(path, 0, limit))
+    return parse_untrusted(await transport.read_owned(path, 0, limit))
 
 
 async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE_BYTES) -> bytes:
@@ -37,11 +37,11 @@ async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE
     Raises
     ------
     FileNotFoundError, TransportError
-        The file does not exist, or cannot be read.
+        The file does not exist, or cannot be read, or another user can have written it.
     UsageError
         The file is longer than ``most`` bytes, so the job has changed it.
     """
-    raw = await transport.read(path, 0, limit + 1)
+    raw = await transport.read_owned(path, 0, limit + 1)
     if len(raw) > limit:
         raise UsageError(
             f"{path} was not read, because it is larger than {limit / 1000000.0:.0f} MB.",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import posixpath
 import re
 import stat
 
-from jupyter_slurm.errors import ConfigError, TransportError, UsageError
+from jupyter_slurm.errors import ConfigError, TransportError, UntrustedFile, UsageError
 from jupyter_slurm.services.slurm.client import printable
-from jupyter_slurm.transport.base import FileStat, Transport
+from jupyter_slurm.transport.base import Transport
 
-__all__ = ["is_owned", "make_owned_folder", "ownership_error", "read_values"]
+__all__ = ["check_ownership", "is_owned", "make_owned_folder", "ownership_error", "read_values"]
 
 # Every folder up to the root, as named and as resolved: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
@@ -35,10 +37,11 @@ _LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
 async def is_owned(transport: Transport, folder: str) -> bool:
     """Return whether no other user can have written the content of a job directory: more than text may be read from it.
 
-    On a remote host this is known: :func:`make_owned_folder` checked the parent folders.
+    Files are read with ``read_owned`` nevertheless, which looks again: another folder may stand there by then.
     """
     try:
-        return not _ownership_error(folder, await transport.stat(folder))
+        await transport.stat(folder)
+        return not await ownership_error(transport, folder)
     except (FileNotFoundError, TransportError):
         return False
 
@@ -48,16 +51,16 @@ async def ownership_error(transport: Transport, folder: str) -> str:
     gone.
     """
     try:
-        return _ownership_error(folder, await transport.stat(folder))
-    except FileNotFoundError:
-        return ""
+        await check_ownership(transport, folder)
+    except UntrustedFile as error:
+        return printable(str(error.details["reason"]))
+    return ""
 
 
-def _ownership_error(folder: str, status: FileStat) -> str:
-    if status.owner not in (None, os.geteuid()):
-        return printable(f"the job's folder {folder} belongs to another user (uid {status.owner})")
-    shared = (status.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
-    return printable(f"other users can write to the job's folder {folder}") if shared else ""
+async def check_ownership(transport: Transport, folder: str) -> None:
+    """Raise UntrustedFile if another user can have written the content of a job directory."""
+    with contextlib.suppress(FileNotFoundError):
+        await transport.read_owned(posixpath.join(folder, "job.json"), 0, 1)
 
 
 def read_values(path: str) -> bytes:

@@ -27,7 +27,9 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
+from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, untrusted_file
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -41,6 +43,8 @@ FILE = "tasks.json"
 
 _MAX_VALUES_BYTES = 4 * 1024 * 1024  # bytes of values in one answer
 _MAX_END_MARKER_BYTES = 65536  # bytes of an end marker at most
+# The folder itself comes first: its owner is that of all files which are believed.
+_TAR = ENTER_OWNED_FOLDER + 'js_enter "$1" || exit\nexec tar --no-recursion -cf - . -T -'
 _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
@@ -274,11 +278,16 @@ async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Va
 async def _read_files(
     transport: Transport, folder: JobFolder, names: Iterable[str]
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield name and content of many small files, read with one command; missing files are left out."""
+    """Yield name and content of many small files, read with one command; missing files are left out.
+
+    The command also checks the folder: see :mod:`jupyter_slurm.transport.owned_files`.
+    """
     listed = "".join(f"{name}\n" for name in names).encode()
     if not listed:
         return
-    done = await transport.run(["tar", "-C", folder.path, "-cf", "-", "-T", "-"], stdin=listed)
+    done = await transport.run(["/bin/sh", "-c", _TAR, "sh", folder.path], stdin=listed)
+    if done.exit_code == UNTRUSTED:
+        raise untrusted_file(folder.path, printable(done.stderr.decode("utf-8", "replace").strip()))
     for name, content in _members(done.stdout):
         yield name, content
 
@@ -286,7 +295,10 @@ async def _read_files(
 def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            folder = files.next()  # the checked one
             for member in files:
+                if folder is None or member.uid != folder.uid or member.mode & (folder.mode & 0o011) << 1:
+                    continue
                 content = files.extractfile(member) if member.isreg() else None
                 if content is not None:
                     yield member.name, content.read()

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
+from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError, UntrustedFile
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
-from jupyter_slurm.services.jobdir.ownership import ownership_error
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.tunnel.accepted_peer import NAME
@@ -126,12 +125,13 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     JobError
         The token is missing, or other users could have written it.
     """
-    if why := await ownership_error(transport, folder.path):
-        raise JobError(
-            f"The session is not opened: {why}.", hint=f"Run `chmod 700 {folder.path}`, or launch a new session."
-        )
     try:
-        token = (await transport.read(folder.file("serving/token"), 0, _MAX_NOTE_BYTES)).decode("ascii")
+        token = (await transport.read_owned(folder.file("serving/token"), 0, _MAX_NOTE_BYTES)).decode("ascii")
+    except UntrustedFile as error:
+        raise JobError(
+            f"The session is not opened: {error.details['reason']}.",
+            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
+        ) from None
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise JobError(
             "The session has no token.",
@@ -161,13 +161,15 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Sessi
         told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
         if told.get("port") != port or not told.get("door"):
             return None
-        if why := await ownership_error(transport, folder.path):
-            raise TunnelError(
-                f"The session is not opened: {why}.", hint=f"Run `chmod 700 {folder.path}`, or launch a new session."
-            )
         if "port" not in told["door"]:
             raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_LISTENER_HINT)
-        return SessionListener(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MAX_NOTE_BYTES))
+        pem = await transport.read_owned(folder.file(NAME), 0, _MAX_NOTE_BYTES)
+        return SessionListener(int(told["door"]["port"]), pem)
+    except UntrustedFile as error:
+        raise TunnelError(
+            f"The session is not opened: {error.details['reason']}.",
+            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
+        ) from None
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -50,6 +50,8 @@ async def read_output(
     ------
     JobOutputMissing
         The job is over and its file does not exist.
+    UntrustedFile
+        Values, which are more than text, can have been written by another user.
     """
     path = entry.path(stream)
     try:
@@ -61,7 +63,8 @@ async def read_output(
             return b"", 0
         raise _missing(entry, stream, path) from error
     start = max(0, size + offset) if offset < 0 else offset
-    return (await transport.read(path, start, limit) if start < size else b""), size
+    read = transport.read if stream in STREAMS else transport.read_owned
+    return (await read(path, start, limit) if start < size else b""), size
 
 
 def _never_started(entry: TrackedJob) -> bool:
@@ -192,7 +195,8 @@ async def _news(
             # Display data is limited to its size when the text was read, because display data has a position in the
             # text.
             most = min(_CHUNK_BYTES, size - offsets[stream]) if stream == DISPLAY else _CHUNK_BYTES
-            data = await transport.read(path, offsets[stream], most)
+            read = transport.read_owned if stream == DISPLAY else transport.read
+            data = await read(path, offsets[stream], most)
         except (TransportError, FileNotFoundError) as error:
             if is_last and isinstance(error, LinkLost):
                 raise

@@ -7,11 +7,11 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.errors import JobOutputMissing, UsageError
+from jupyter_slurm.errors import JobOutputMissing, UntrustedFile, UsageError
 from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
-from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
+from jupyter_slurm.services.jobdir.ownership import check_ownership, is_owned
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -101,15 +101,15 @@ class ResultReader:
         """Return a part of a job's output and its total size in bytes; a negative offset counts from the end."""
         entry = await self._find(reference)
         asked = entry.task_view(task_index(reference, entry))
-        if (
-            entry.folder
-            and stream not in output.STREAMS
-            and (why := await ownership_error(self._transport, entry.folder.path))
-        ):
+        try:
+            if entry.folder and stream not in output.STREAMS and not (offset or limit):
+                await check_ownership(self._transport, entry.folder.path)  # before anything is said of the file
+            return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
+        except UntrustedFile as error:
             raise JobOutputMissing(
-                f"The results of the job were not read: {why}.", hint="Read its text output with job.stdout."
-            )
-        return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
+                f"The results of the job were not read: {printable(str(error.details['reason']))}.",
+                hint="Read its text output with job.stdout.",
+            ) from None
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:
         """Yield the output and the states of a job until its end."""

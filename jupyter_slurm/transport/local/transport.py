@@ -21,6 +21,7 @@ from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetac
 from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, mapped_errors, new_file
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
 from jupyter_slurm.transport.local.streams import CommandStream, dial_local
+from jupyter_slurm.transport.owned_files import read_owned_file
 
 __all__ = ["LocalTransport"]
 
@@ -107,6 +108,15 @@ class LocalTransport:
             with mapped_errors("read", path), open(path, "rb", opener=_open_without_waiting) as file:
                 file.seek(offset)
                 return file.read(-1 if limit is None else limit)
+
+        return await self._in_thread(work)
+
+    async def read_owned(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+
+        def work() -> bytes:
+            with mapped_errors("read", path):
+                return read_owned_file(path, offset, limit)
 
         return await self._in_thread(work)
 

@@ -195,6 +195,10 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return await self._files.read(path, offset, limit)
 
+    async def read_owned(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        return await self._files.read(path, offset, limit, function="js_read_owned")
+
     async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         await self._files.write(path, data, mode)
@@ -239,8 +243,6 @@ class SshTransport:
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return open_command(self._link, self._new_shell, argv, timeout, env, self._pool)
-
-    # Internal ----------------------------------------------------------------------------------------------------
 
     async def _tidy(self, drafts: Sequence[str]) -> None:
         """Remove the remains of interrupted starts. A start still at work finds its directory taken."""

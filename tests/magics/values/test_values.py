@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,37 @@ def test_values_outlive_the_kernel_and_are_taken_from_our_own_folder_only(kernel
     ran = kernel.run("again.outputs")
     os.chmod(folder, 0o700)
     assert ran.error == "JobOutputMissing"
+
+
+@pytest.mark.root
+def test_values_that_another_user_has_put_there_are_not_loaded(kernel: Any, tmp_path: Path, bob: str) -> None:
+    kernel.ok(f"%%sbatch wait out=mine as=done {HERE}\nmine = {{1}}")
+    kernel.ok(f"%%sbatch wait --array 0-1 out=each as=tasks {HERE}\neach = {{1}}")
+    ran, theirs = tmp_path / "ran", pwd.getpwnam(bob)
+    forged = (
+        f"import jupyter_slurm.runner.variables.values_file as file, os\n"
+        f"class Forged:\n    def __reduce__(self): return os.system, ('touch {ran}',)\n"
+        f"found = file.PackedValue({{'mine': Forged()}})\n"
+    )
+    for job, name in (("done", "out.values"), ("tasks", "out.1.values")):
+        folder = Path(kernel.value(f"{job}.data['folder']"))
+        kernel.ok(f"{forged}file.write({str(folder / name)!r}, [(found.item, found.pieces)])")
+        away = folder.with_name("away")
+        folder.rename(away)
+        shutil.copytree(away, folder)
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, theirs.pw_uid, theirs.pw_gid)
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        failed = kernel.run(
+            f"import jupyter_slurm\njupyter_slurm.job({job}.key){'' if job == 'done' else '[1]'}.outputs"
+        )
+        assert failed.error == "JobOutputMissing"
+        assert f"belongs to another user (uid {theirs.pw_uid})" in failed.traceback
+        if job == "tasks":
+            assert kernel.value("'each' in tasks.table().columns") == "False"
+        shutil.rmtree(folder)
+        away.rename(folder)
+    assert not ran.exists()
 
 
 def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:

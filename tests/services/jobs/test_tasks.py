@@ -123,9 +123,9 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
             folder = Path((await desk.job(cell))["folder"])
             folder.chmod(0o777)
             assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 0))["values"] == []
-            with pytest.raises(UsageError, match=f"not trusted: other users can write to the job's folder {folder}"):
+            with pytest.raises(UsageError, match=f"not trusted: other users can write to the folder {folder}"):
                 await desk.core.cluster(desk.id).results.record(cell)
-            with pytest.raises(JobOutputMissing, match=f"not read: other users can write to the job's folder {folder}"):
+            with pytest.raises(JobOutputMissing, match=f"not read: other users can write to the folder {folder}"):
                 await desk.core.cluster(desk.id).results.output(cell, "values", 0, 0)
             folder.chmod(0o700)
     for file in Path(tmp_path).rglob("tasks.json"):

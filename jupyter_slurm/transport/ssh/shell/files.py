@@ -18,6 +18,8 @@ from typing import Final, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import FileStat, Sent
 from jupyter_slurm.transport.local.files import mapped_errors
+from jupyter_slurm.transport.owned_files import UNTRUSTED, untrusted_file
+from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
@@ -86,12 +88,14 @@ class RemoteFiles:
     def __init__(self, call: RemoteCall) -> None:
         self._call = call
 
-    async def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        """Read in chunks; a break costs at most one chunk."""
+    async def read(self, path: str, offset: int, limit: int | None, function: str = "js_read") -> bytes:
+        """Read in chunks; a break costs at most one chunk. ``js_read_owned`` checks the owner with each of them."""
         data = bytearray()
         while limit is None or len(data) < limit:
             want = _MAX_CHUNK_BYTES if limit is None else min(_MAX_CHUNK_BYTES, limit - len(data))
-            answer = await self._call(["js_read", path, str(offset + len(data)), str(want)])
+            answer = await self._call([function, path, str(offset + len(data)), str(want)])
+            if answer.value == str(UNTRUSTED):
+                raise untrusted_file(path, printable(answer.stderr.decode("utf-8", "replace").strip()))
             if answer.value != "0":
                 raise failure(answer, "read", path)
             data += answer.stdout[:want]

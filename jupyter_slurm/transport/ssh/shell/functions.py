@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER
+
 __all__ = ["FUNCTIONS"]
 
 # Marks, and commands in a context: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…
@@ -22,8 +24,8 @@ js_calm() {
   set +aefmuvxC
   unset IFS GLOBIGNORE
   unset -f command
-  command unset -f '[' cat cd chmod dd echo env false flock grep kill ls mkdir mv printf read rm setsid sh shopt sleep \
-    stat test true ulimit umask
+  command unset -f '[' cat cd chmod dd echo env false flock grep id kill ls mkdir mv printf pwd read rm setsid sh \
+    shopt sleep stat test true ulimit umask
   shopt -u dotglob failglob || :
 } 2>/dev/null
 js_calm
@@ -193,6 +195,17 @@ js_read() {
   LC_ALL=C dd if="$1" iflag=skip_bytes,count_bytes,fullblock bs=262144 skip="$2" count="$3" status=none </dev/null
   js_end $?
 }
+js_read_owned() {
+  ( js_enter "${1%/*}" || exit
+    js_name=./${1##*/}
+    if [ -L "$js_name" ]; then js_bad "${1##*/} is a symbolic link"; exit; fi
+    if [ -p "$js_name" ]; then js_bad "${1##*/} is not a regular file"; exit; fi
+    export LC_ALL=C
+    { js_opened "${1##*/}" &&
+      dd iflag=skip_bytes,count_bytes,fullblock bs=262144 skip="$2" count="$3" status=none; } <"$js_name"
+  ) </dev/null
+  js_end $?
+}
 js_list() {
   ( LC_ALL=C ls -d -- "$1/." >/dev/null && CDPATH= cd -- "$1/." && if [ -r . ]; then
       for js_name in * .[!.]* ..?*; do
@@ -243,4 +256,4 @@ js_group=$$
 { read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
 """
 
-FUNCTIONS: Final = _RUN + _LOCK + _ONCE + _FILES + _BECOME + _SELF
+FUNCTIONS: Final = _RUN + _LOCK + _ONCE + ENTER_OWNED_FOLDER + _FILES + _BECOME + _SELF
