@@ -11,6 +11,7 @@ Python 3.8+, standard library only. The agent uses :class:`TlsConnection` at its
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import os
@@ -26,10 +27,11 @@ from typing import Any
 NAME = "door.pem"
 _LENGTH = struct.Struct(">I")
 _MAX_FRAME_BYTES = 64 << 10  # bytes of a frame, at most
-_HANDSHAKE_TIMEOUT_S = 10.0  # seconds for handshake and secret
-_MAX_CONNECTIONS = 512  # simultaneous connections
+_HANDSHAKE_TIMEOUT_S = 10.0  # seconds for handshake and secret together
+_MAX_CONNECTIONS = 512  # simultaneous connections; the oldest without the secret makes room for a new one
 _BACKLOG = 64
 _RETRY_INTERVAL_S = 0.1  # seconds until the next attempt
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # no file descriptor is left for now
 
 
 def secret_of(pem: bytes) -> bytes:
@@ -41,6 +43,7 @@ def context_of(certificate: str, *, is_server: bool) -> Any:
     """Return the TLS context of either side. Only the certificate of the file is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)  # a client without the secret could demand one after another
     if not is_server:
         context.check_hostname = False  # the key identifies the door, and the name of a node is no secret
         context.load_verify_locations(cadata=certificate)
@@ -137,6 +140,81 @@ class TlsConnection:
         self.stream.close()
 
 
+class _TimedSocket:
+    """Socket whose calls all end at one deadline, however slowly the peer sends."""
+
+    def __init__(self, sock: Any, seconds: float) -> None:
+        self._sock, self._deadline = sock, time.monotonic() + seconds
+
+    def _limit(self) -> Any:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise ConnectionAbortedError("the time for the proof is over")
+        self._sock.settimeout(left)
+        return self._sock
+
+    def recv(self, size: int) -> bytes:
+        """Receive bytes before the deadline."""
+        return bytes(self._limit().recv(size))
+
+    def sendall(self, data: bytes) -> None:
+        """Send bytes before the deadline."""
+        self._limit().sendall(data)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+
+class _Connections:
+    """Connections of a door. Those with the secret are never dismissed; of the others, the oldest one goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._changed = limit, threading.Condition()
+        self._unproven: dict[Any, None] = {}  # the oldest first
+        self._proven: set[Any] = set()
+
+    def wait_for_room(self) -> None:
+        """Wait while all connections have proven the secret."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._proven) < self._limit)
+
+    def add(self, sock: Any) -> None:
+        """Add a new connection, in place of the oldest unproven one if there are too many."""
+        with self._changed:
+            self._unproven[sock] = None
+            while len(self._unproven) > 1 and len(self._unproven) + len(self._proven) > self._limit:
+                self._dismiss_oldest()
+
+    def dismiss_oldest(self) -> None:
+        """Dismiss the oldest unproven connection, if there is one."""
+        with self._changed:
+            if self._unproven:
+                self._dismiss_oldest()
+
+    def _dismiss_oldest(self) -> None:
+        oldest = next(iter(self._unproven))
+        del self._unproven[oldest]
+        with contextlib.suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
+
+    def prove(self, sock: Any) -> bool:
+        """Record that a connection has proven the secret; False: it was dismissed before."""
+        with self._changed:
+            if sock not in self._unproven:
+                return False
+            del self._unproven[sock]
+            self._proven.add(sock)
+            return True
+
+    def remove(self, sock: Any) -> None:
+        """Remove a connection that has ended."""
+        with self._changed:
+            self._unproven.pop(sock, None)
+            self._proven.discard(sock)
+            self._changed.notify_all()
+
+
 class TlsDoor:
     """Listener on all addresses of the node, on the first free port of a range.
 
@@ -164,7 +242,7 @@ class TlsDoor:
         self._relay = runpy.run_path(
             runpy.run_path(__file__[: -len("session/tls_door.py")] + "loader.py")["path_of"]("login_node.relay")
         )
-        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._connections = _Connections(_MAX_CONNECTIONS)
         self._listener = _listener(*ports)
         self.port = int(self._listener.getsockname()[1])
 
@@ -180,15 +258,18 @@ class TlsDoor:
 
     def _accept(self) -> None:
         while self._listener.fileno() >= 0:
-            self._free.acquire()
+            self._connections.wait_for_room()
             sock: Any = None
             try:
                 sock, _ = self._listener.accept()
+                self._connections.add(sock)
                 threading.Thread(target=self._take, args=(sock,), daemon=True).start()
-            except (OSError, RuntimeError):  # file descriptors or threads are exhausted for now
-                self._free.release()
+            except (OSError, RuntimeError) as error:
                 if sock is not None:
+                    self._connections.remove(sock)
                     sock.close()
+                if isinstance(error, RuntimeError) or error.errno in _EXHAUSTED:
+                    self._connections.dismiss_oldest()
                 time.sleep(_RETRY_INTERVAL_S)
 
     def _take(self, sock: Any) -> None:
@@ -196,15 +277,9 @@ class TlsDoor:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.settimeout(_HANDSHAKE_TIMEOUT_S)
-            outer = TlsConnection(sock, self._context, is_server=True)
-            said = b""
-            while len(said) < len(self._secret):
-                more = outer.recv(len(self._secret) - len(said))
-                if not more:
-                    return
-                said += more
-            if hmac.compare_digest(said, self._secret):
+            outer = TlsConnection(_TimedSocket(sock, _HANDSHAKE_TIMEOUT_S), self._context, is_server=True)
+            if self._has_secret(outer) and self._connections.prove(sock):
+                outer.stream = sock
                 sock.settimeout(None)
                 inner = self._connected()
                 _carry(outer, inner)
@@ -214,7 +289,16 @@ class TlsDoor:
             for one in (sock, inner):
                 if one is not None:
                     one.close()
-            self._free.release()
+            self._connections.remove(sock)
+
+    def _has_secret(self, outer: TlsConnection) -> bool:
+        said = b""
+        while len(said) < len(self._secret):
+            more = outer.recv(len(self._secret) - len(said))
+            if not more:
+                return False
+            said += more
+        return hmac.compare_digest(said, self._secret)
 
     def _connected(self) -> Any:
         """Connect to the server. The port's owner is checked before and after: it may be another user."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
+from jupyter_slurm.runner.session import tls_door
 from jupyter_slurm.runner.session.tls_door import TlsConnection, TlsDoor, context_of
 from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.accepted_peer import enter, new_pem
@@ -150,6 +151,52 @@ def test_who_cannot_read_the_file_does_not_come_in(
     knock(door.port).sendall(b"it is me")
     with server.accept()[0] as first:  # nothing else has connected
         assert first.recv(100) == b"it is me"
+
+
+def test_strangers_on_all_connections_make_room_for_the_owner_the_oldest_first(
+    pem: bytes,
+    server: socket.socket,
+    new_door: Callable[..., TlsDoor],
+    knock: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tls_door, "_MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(tls_door, "_HANDSHAKE_TIMEOUT_S", 3600)
+    door = new_door(pem, server.getsockname()[1])
+    stream = knock(door.port)
+    with server.accept()[0] as inner, contextlib.ExitStack() as held:
+        strangers = [held.enter_context(socket.create_connection((HOST, door.port), 30)) for _ in range(3)]
+        second = knock(door.port)
+        with server.accept()[0] as other:
+            second.sendall(b"in, too")
+            assert other.recv(100) == b"in, too"
+            assert strangers[0].recv(1) == b"", "the oldest one was dismissed"
+            strangers[2].settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                strangers[2].recv(1)
+        for _ in range(5):
+            held.enter_context(socket.create_connection((HOST, door.port), 30))
+        stream.sendall(b"still in")
+        assert inner.recv(100) == b"still in"
+
+
+def test_a_byte_now_and_then_does_not_lengthen_the_time_for_the_proof(
+    pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_door, "_HANDSHAKE_TIMEOUT_S", 1)
+    door = new_door(pem, server.getsockname()[1])
+    with socket.create_connection((HOST, door.port), 0.2) as sock:
+        sock.sendall(b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03")  # a greeting of 16 KiB begins
+        for _ in range(100):
+            try:
+                sock.sendall(b"\0")
+                assert sock.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            return
+    pytest.fail("the door waits for as long as the bytes come")
 
 
 def test_a_range_that_is_used_up_is_told(pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor]) -> None:
