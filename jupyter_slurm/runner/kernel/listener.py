@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 # The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/listener.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
-    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner import proc, refusals
     from jupyter_slurm.runner.link import handshake
     from jupyter_slurm.runner.link import resumable_link as link
 else:
     proc = load("proc")
+    refusals = load("refusals")
     handshake = load("link.handshake")
     link = load("link.resumable_link")
 
@@ -37,13 +38,19 @@ _DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): number, request, and o
 
 
 def is_foreign(sock: Any) -> bool:
-    """Return whether another user has opened a connection, if the system reports the user."""
+    """Return whether another user has opened a connection, if the system reports users.
+
+    The system reports no user for a connection that its opener has closed: such a one is foreign, too.
+    """
     near, far = sock.getsockname(), sock.getpeername()
     try:
-        uid, inode = _query_kernel(near, far)
+        owner: tuple[int, int] | None = _query_kernel(near, far)
     except (OSError, struct.error):
-        uid, inode = _search_table(near, far)
-    return bool(inode) and uid not in (0, os.getuid())
+        owner = _search_table(near, far)
+    if owner is None:
+        return False
+    uid, inode = owner
+    return not inode or uid not in (0, os.getuid())
 
 
 def _query_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
@@ -53,17 +60,23 @@ def _query_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as kernel:
         kernel.settimeout(1.0)
         kernel.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, 1, 1, 0) + asked)
-        uid, inode = struct.unpack_from("=II", kernel.recv(8192), _OWNER)
+        answer = kernel.recv(8192)
+    if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY:
+        raise OSError("no answer")
+    uid, inode = struct.unpack_from("=II", answer, _OWNER)
     return uid, inode
 
 
-def _search_table(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
-    """Return the same from /proc/net/tcp (proc(5)); zeros if unknown."""
+def _search_table(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int] | None:
+    """Return the same from /proc/net/tcp (proc(5)); zeros if it is not listed, None if the table cannot be read."""
     wanted = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (far, near)]
-    with contextlib.suppress(OSError), open("/proc/net/tcp", encoding="ascii") as table:
-        for row in map(str.split, table):
-            if row[1:3] == wanted:
-                return int(row[7]), int(row[9])
+    try:
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            for row in map(str.split, table):
+                if row[1:3] == wanted:
+                    return int(row[7]), int(row[9])
+    except OSError:
+        return None
     return 0, 0
 
 
@@ -118,6 +131,7 @@ class ProxyListener:
         self._sock: Any = None
         self._who = b""
         self._gone: set[bytes] = set()  # proxies that were replaced
+        self._refused = refusals.RefusalCount()
         self._lost_at = time.monotonic()
 
     @property
@@ -133,8 +147,13 @@ class ProxyListener:
     def _accept(self, _: int) -> None:
         with contextlib.suppress(OSError):
             sock, _ = self._listener.accept()
-            if is_foreign(sock):  # it does not have the secret, but might block other connections
+            try:
+                foreign = is_foreign(sock)
+            except OSError:  # the connection has ended
+                foreign = True
+            if foreign:  # it does not have the secret, but might block other connections, or fill the log
                 sock.close()
+                self._report_refusal("it belongs to another user, or has ended")
                 return
             sock.setblocking(False)
             guest = PendingConnection(sock, handshake.KeeperHandshake(self._secret, self._received_of))
@@ -145,6 +164,10 @@ class ProxyListener:
 
     def _received_of(self, who: bytes) -> int | None:
         return None if who in self._gone else self.link.received if who == self._who else 0
+
+    def _report_refusal(self, why: str) -> None:
+        if told := self._refused.add():
+            sys.stderr.write(f"A connection was refused: {why}{told}\n")
 
     def _dismiss(self, guest: PendingConnection) -> None:
         self._guests.remove(guest)
@@ -160,7 +183,7 @@ class ProxyListener:
         except BlockingIOError:
             return
         except (OSError, handshake.PeerRejected) as error:
-            sys.stderr.write(f"A connection was refused: {error}\n")
+            self._report_refusal(str(error))
             self._dismiss(guest)
             return
         if guest.handshake.is_done:

@@ -43,7 +43,7 @@ def context_of(certificate: str, *, is_server: bool) -> Any:
     """Return the TLS context of either side. Only the certificate of the file is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)  # a client without the secret could demand one after another
+    context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)  # which costs the door more than the client
     if not is_server:
         context.check_hostname = False  # the key identifies the door, and the name of a node is no secret
         context.load_verify_locations(cadata=certificate)

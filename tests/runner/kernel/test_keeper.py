@@ -198,6 +198,26 @@ def test_another_user_is_not_even_greeted(keep: Keep, alice: str) -> None:
 
 
 @pytest.mark.root
+def test_another_user_does_not_fill_the_log(keep: Keep, alice: str) -> None:
+    keeper = keep()
+    front = keeper.front()
+    code = (
+        "import socket, struct\n"
+        "for number in range(300):\n"
+        f"    sock = socket.create_connection(('127.0.0.1', {front.port}), 60)\n"
+        "    sock.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n' + bytes(number))\n"
+        "    if number % 2: sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n"
+        "    sock.close()\n"
+    )
+    subprocess.run(["runuser", "-u", alice, "--", "/usr/bin/python3", "-c", code], check=True, timeout=120)
+    front.connect()
+    assert front.run("print(1)") == "1\n"
+    told = [line for line in keeper.log().splitlines() if "refused" in line]
+    assert 1 <= len(told) <= 3, told
+    assert "another user" in told[0]
+
+
+@pytest.mark.root
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_it_is_known_whose_a_connection_is(alice: str, is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def tells_nothing(*_: object) -> None:
@@ -213,6 +233,7 @@ def test_it_is_known_whose_a_connection_is(alice: str, is_silent: bool, monkeypa
             with subprocess.Popen(argv, stdin=subprocess.PIPE) as process, server.accept()[0] as accepted:
                 told.append(listener.is_foreign(accepted))
                 process.communicate(b"\n", 60)
+                assert listener.is_foreign(accepted), "nobody has it open any more"
     assert told == [False, True]
 
 
