@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost
 from jupyter_slurm.transport.ssh.shell import shell as shell_module
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
@@ -180,6 +180,21 @@ async def test_start_up_files_that_lead_stderr_elsewhere_are_named_at_once(ssh_h
     assert time.monotonic() - begin < 10
 
 
+@pytest.mark.parametrize("flood", ["yes", "yes >&2", "yes & yes >&2"])
+async def test_an_answer_without_an_end_is_given_up_and_its_command_ended(fragile, connect, monkeypatch, flood):
+    monkeypatch.setattr(shell_module, "_MAX_ANSWER_BYTES", 4 << 20)
+    one = connect(fragile)
+    done = await one.transport.run(["head", "-c", "3000000", "/dev/zero"])
+    assert len(done.stdout) == 3_000_000
+    with pytest.raises(TransportError, match=r"sh: .*larger than 4 MiB") as caught:
+        await one.transport.run(["sh", "-c", flood], timeout=None)
+    assert "terminal on the login node" in caught.value.hint
+    async with asyncio.timeout(60):
+        while "yes" in fragile.processes().values():
+            await asyncio.sleep(0.05)
+    assert (await one.transport.run(["echo", "x"])).stdout == b"x\n"
+
+
 @pytest.mark.parametrize("flood", ["yes >&2", "yes", "yes >&2 & sleep 1"])
 async def test_start_up_files_that_print_without_end_cost_little(ssh_host, new_user, connect, flood):
     host = ssh_host(name="loud", users=[new_user(files={".bashrc": flood + "\n"})])
@@ -194,7 +209,7 @@ async def test_a_flood_in_the_background_does_not_outlast_a_time_out(login_node,
     one = connect(login_node, prelude="(sleep 1; exec yes) & (sleep 1; exec yes >&2) &")
     await one.transport.run(["true"])
     begin = time.monotonic()
-    with pytest.raises(CommandTimeout):
+    with pytest.raises((CommandTimeout, AnswerTooLarge)):
         await one.transport.run(["sleep", "50"], timeout=3)
     assert time.monotonic() - begin < 8
 

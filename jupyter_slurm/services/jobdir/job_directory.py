@@ -66,10 +66,12 @@ import fastjsonschema
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
+from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
 
+_MAX_RECORD_BYTES = 32 << 20  # bytes of job.json: the source of a cell has 4 MiB, up to six times as much as JSON
 FORMAT = 1
 """Format number of job.json. A reader refuses a higher number, whose meaning is unknown."""
 
@@ -154,10 +156,13 @@ class JobFolder:
         ParseError, UsageError
             The file is torn, of a newer format, or too large to be jupyter_slurm's.
         """
-        raw = await read_whole(transport, self.file("job.json"))
+        raw = await read_whole(transport, self.file("job.json"), _MAX_RECORD_BYTES)
+        return await call_beside_loop(self._parse, raw)
+
+    def _parse(self, raw: bytes) -> JobRecordFile:
         try:
-            record = json.loads(raw.decode("utf-8", "surrogateescape"))
-        except (ValueError, RecursionError) as error:
+            record = parse_json(raw, errors="surrogateescape")
+        except ValueError as error:
             raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
         return self.check(record)
 

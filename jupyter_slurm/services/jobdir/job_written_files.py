@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, NoReturn
 
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["parse_untrusted", "read_untrusted", "read_whole"]
@@ -28,7 +28,7 @@ async def read_untrusted(transport: Transport, path: str, limit: int = _MAX_FILE
     ValueError
         The file is not JSON, or has NaN or infinite numbers, which browsers reject.
     """
-    return parse_untrusted(await transport.read_owned(path, 0, limit))
+    return await call_beside_loop(parse_untrusted, await transport.read_owned(path, 0, limit))
 
 
 async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE_BYTES) -> bytes:
@@ -39,7 +39,7 @@ async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE
     FileNotFoundError, TransportError
         The file does not exist, or cannot be read, or another user can have written it.
     UsageError
-        The file is longer than ``most`` bytes, so the job has changed it.
+        The file is longer than ``limit`` bytes, so the job has changed it.
     """
     raw = await transport.read_owned(path, 0, limit + 1)
     if len(raw) > limit:
@@ -52,10 +52,7 @@ async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE
 
 def parse_untrusted(raw: bytes) -> Any:
     """Parse the content; see :func:`read_untrusted`."""
-    try:
-        return json.loads(raw, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return parse_json(raw, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
 
 
 def _refuse(name: str) -> NoReturn:

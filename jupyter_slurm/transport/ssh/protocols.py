@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
 
-__all__ = ["Connection", "Hop", "LinkLost", "Session", "Wire"]
+__all__ = ["AnswerTooLarge", "Connection", "Hop", "LinkLost", "Session", "Wire"]
 
 
 class LinkLost(TransportError):
@@ -25,6 +25,10 @@ class LinkLost(TransportError):
         "jupyter_slurm reconnects automatically, unless the login was ended: then use `jupyter slurm connect CLUSTER`. "
         "Check what was done before you repeat the command."
     )
+
+
+class AnswerTooLarge(TransportError):
+    """A command printed more than is ever read into memory; it was ended."""
 
 
 class Wire(Protocol):

@@ -19,7 +19,7 @@ from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, File
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
-from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, check_started, context_words, number
 from jupyter_slurm.transport.ssh.shell.detached import (
     LARGE_BYTES,
@@ -109,6 +109,8 @@ class SshTransport:
                 hint="Check whether it ran before you repeat it. The login node may be overloaded.",
                 argv=list(argv),
             ) from error
+        except AnswerTooLarge as error:
+            raise AnswerTooLarge(f"{argv[0]}: {error.message}", hint=error.hint, argv=list(argv)) from error
         except LinkLost as error:
             hint = error.hint
             if hint == LinkLost.usual_hint and not is_repeatable(argv):
@@ -345,7 +347,7 @@ class SshTransport:
 
         try:
             return await self._link.threads.call(work)
-        except (asyncio.CancelledError, CommandTimeout):
+        except (asyncio.CancelledError, CommandTimeout, AnswerTooLarge):
             shell.usable, shell.is_abandoned = False, True
             self._run_later(self._end(shell))
             raise

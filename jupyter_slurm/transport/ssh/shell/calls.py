@@ -11,7 +11,7 @@ from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 
-__all__ = ["ShellAnswer", "check_started", "context_words", "number", "shell_line"]
+__all__ = ["ShellAnswer", "check_started", "context_words", "number", "shell_line", "split_notes"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,17 @@ def context_words(context: Context | None) -> list[str]:
 def shell_line(words: Sequence[str]) -> bytes:
     """Return words as shell text in braces, so that half a line, cut by a broken connection, is not run."""
     return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
+
+
+def split_notes(out: bytes, sign: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return the output without the remarks of the functions, each on a line that begins with a sign, and these."""
+    notes = []
+    while (at := out.find(sign)) >= 0:
+        end = out.find(b"\n", at)
+        end = len(out) if end < 0 else end
+        notes.append(out[at + len(sign) : end].decode("ascii", "replace"))
+        out = out[:at] + out[end + 1 :]
+    return out, tuple(notes)
 
 
 def check_started(answer: ShellAnswer, argv: Sequence[str], context: Context | None) -> None:

@@ -21,23 +21,22 @@ import paramiko
 
 from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost, Session
 from jupyter_slurm.transport.ssh.shell import starter_program
-from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number, shell_line
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number, shell_line, split_notes
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
 
 __all__ = ["NO_COMMAND_HINT", "Shell"]
 
 _MAX_NOISE_BYTES: Final = 1 << 20  # bytes that start-up files may print
+_MAX_ANSWER_BYTES: Final = 256 << 20  # bytes of an answer: the queue of a large cluster has 50 MB
 _WAIT_STEP_S: Final = 0.5  # seconds between two checks of the other stream and the clock
 # seconds of silence after which the line is sent again: start-up files may have read it or changed the shell
 _SILENCE_S: Final = 3.0
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_READ_BYTES: Final = 16 * _CHUNK_BYTES  # bytes received between two checks of the clock
-_STDERR_TIMEOUT_S: Final = (
-    5.0  # seconds that the end on stderr may be later than the end on stdout, at the start of a shell
-)
+_STDERR_TIMEOUT_S: Final = 5.0  # seconds that stderr may end later than stdout, at the start of a shell
 
 # A program that reads this line as a command ends in the new shell, unless it is that shell already. csh has neither
 # functions nor `test -n "$unset"`, fish no `$?`; all have `||`, single quotes and printenv(1). A quoted word is never
@@ -231,7 +230,7 @@ class Shell:
         while ready not in self._out:
             if not self._receive():
                 raise self._ended("ended")
-            self._limit_noise()
+            self._limit_size()
             if time.monotonic() > deadline:
                 self.usable = False
                 raise self._silent(f"did not start within {self.startup_timeout:g} s,")
@@ -241,10 +240,18 @@ class Shell:
         # If the line was sent again, its answer may come twice; the second run has no effect.
         del self._out[: self._out.index(ready) + len(ready)]
 
-    def _limit_noise(self) -> None:
+    def _limit_size(self) -> None:
         if self._starts and len(self._out) + len(self._err) > _MAX_NOISE_BYTES:
             self.usable = False
             raise self._silent("printed without end")
+        if len(self._out) + len(self._err) > _MAX_ANSWER_BYTES:
+            self.usable = False
+            self._out.clear()
+            self._err.clear()
+            raise AnswerTooLarge(
+                f"The answer was not read, because it is larger than {_MAX_ANSWER_BYTES >> 20} MiB.",
+                hint="Run the command in a terminal on the login node to see what it prints.",
+            )
 
     def _ended(self, subject: str) -> TransportError:
         """Return why a shell ended before it began: the connection ends first, or a moment later."""
@@ -347,7 +354,7 @@ class Shell:
 
     def _wait_turn(self, deadline: float | None, client: str, timeout: float | None) -> None:
         self._limit_time(deadline, client, timeout)
-        self._limit_noise()
+        self._limit_size()
         if not self._receive():
             self.usable = False
             raise LinkLost("The connection broke while a command ran.")
@@ -361,16 +368,17 @@ class Shell:
         end = self._out.index(b"\n", at)
         value = bytes(self._out[at + len(mark) : end]).decode("ascii", "replace")
         self._await_errors(mark + b"\n", deadline, client, timeout)
-        out, notes = self._notes(bytes(self._out[:at]))
+        out, notes = split_notes(bytes(self._out[:at]), self._mark + b"!")
         err = bytes(self._err[: self._err.index(mark)])
         self._out.clear()
         self._err.clear()
         return ShellAnswer(value, notes, out, err, self.prelude_end)
 
     def _await_errors(self, mark: bytes, deadline: float | None, client: str, timeout: float | None) -> None:
-        soon = time.monotonic() + _STDERR_TIMEOUT_S
-        while mark not in self._err:
-            self._limit_noise()
+        soon, seen = time.monotonic() + _STDERR_TIMEOUT_S, 0
+        while self._err.find(mark, seen) < 0:
+            seen = max(0, len(self._err) - len(mark))
+            self._limit_size()
             if self._starts and (mark in self._out or time.monotonic() > soon):
                 self.usable = False
                 raise TransportError(
@@ -389,12 +397,3 @@ class Shell:
                 self.usable = False
                 raise LinkLost("The connection broke while a command ran.")
             self._err += data
-
-    def _notes(self, out: bytes) -> tuple[bytes, tuple[str, ...]]:
-        notes, sign = [], self._mark + b"!"
-        while (at := out.find(sign)) >= 0:
-            end = out.find(b"\n", at)
-            end = len(out) if end < 0 else end
-            notes.append(out[at + len(sign) : end].decode("ascii", "replace"))
-            out = out[:at] + out[end + 1 :]
-        return out, tuple(notes)
