@@ -12,7 +12,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.runner.kernel import zmtp
+from jupyter_slurm.runner.kernel import zmq_sockets, zmtp
 
 MESSAGES = [[b"one"], [b"", b"a" * 255, b"b" * 256, b"c" * 70_000], [os.urandom(3_000_000), b""]]
 
@@ -104,3 +104,34 @@ def test_what_makes_no_sense_is_an_error_or_nothing(data: bytes) -> None:
     for peer in (zmtp.Peer("SUB"), greeted()):
         with contextlib.suppress(zmtp.ProtocolError):
             peer.feed(data)
+
+
+def test_a_message_of_frames_without_an_end_is_an_error() -> None:
+    peer = greeted()
+    with pytest.raises(zmtp.ProtocolError, match="more than 10000 frames"):
+        peer.feed(b"\x01\x01x" * 10_002)
+    peer = greeted()
+    peer.feed(zmtp.pack([b"a" * 70_000, b""])[:-2])
+    with pytest.raises(zmtp.ProtocolError, match="more than 2147483648 bytes"):
+        peer.feed(b"\x03" + ((1 << 31) - 69_999).to_bytes(8, "big") + b"x")
+
+
+def test_messages_are_read_ahead_up_to_a_limit_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmq_sockets, "_MAX_UNPROCESSED_BYTES", 4 << 20)
+    data, got = os.urandom(1 << 20) * 32, bytearray()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader = zmq_sockets.ChannelReader(ours, lambda: None)
+        theirs.settimeout(0.5)
+        view, most = memoryview(data), 0
+        while view:
+            try:
+                view = view[theirs.send(view) :]
+            except TimeoutError:  # the reader waits, and the sender behind it
+                most = max(most, sum(map(len, reader._pieces)))
+                got += b"".join(reader.take())
+        theirs.shutdown(socket.SHUT_WR)
+        while not reader.is_over or reader.has_more:
+            got += b"".join(reader.take())
+    assert got == data
+    assert 4 << 20 < most < 8 << 20

@@ -29,6 +29,7 @@ _DELIMITER = b"<IDS|MSG>"
 _PARTS = 4  # minimum parts of a message: header, parent header, metadata, content
 _READ_SIZE = 1 << 20
 _MAX_BYTES_AT_ONCE = 1 << 20  # bytes that are processed before other work gets its turn
+_MAX_UNPROCESSED_BYTES = 256 << 20  # bytes that are read ahead; beyond, libzmq queues and may discard messages
 _SWITCH_INTERVAL_S = 0.0005  # seconds that another thread may delay the reading one
 
 
@@ -115,15 +116,21 @@ class ChannelReader:
     def __init__(self, sock: Any, wake: Callable[[], None]) -> None:
         self._sock, self._wake = sock, wake
         self._pieces: collections.deque[bytes] = collections.deque()
-        self.is_over = False
+        self._size, self._room = 0, threading.Condition()
+        self.is_over = self._is_closed = False
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         threading.Thread(target=self._read, name="iopub", daemon=True).start()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._sock.recv(_READ_SIZE):
-                self._pieces.append(data)
+                with self._room:
+                    self._pieces.append(data)
+                    self._size += len(data)
                 self._wake()
+                if self._size > _MAX_UNPROCESSED_BYTES:
+                    with self._room:
+                        self._room.wait_for(lambda: self._is_closed or self._size <= _MAX_UNPROCESSED_BYTES)
         self.is_over = True
         self._wake()
 
@@ -131,9 +138,18 @@ class ChannelReader:
         """Return some received messages, in order."""
         size = 0
         while self._pieces and size < _MAX_BYTES_AT_ONCE:
-            piece = self._pieces.popleft()
+            with self._room:
+                piece = self._pieces.popleft()
+                self._size -= len(piece)
+                self._room.notify()
             size += len(piece)
             yield piece
+
+    def close(self) -> None:
+        """Stop reading."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify()
 
     @property
     def has_more(self) -> bool:
@@ -260,6 +276,8 @@ class ChannelSockets:
 
     def close(self) -> None:
         """Close all connections."""
+        if self.reader is not None:
+            self.reader.close()
         for wire in self.wires.values():
             with contextlib.suppress(OSError):
                 wire.sock.shutdown(socket.SHUT_RDWR)  # wakes the thread

@@ -15,7 +15,8 @@ _GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0"
 _VERSION, _MECHANISM = 10, slice(12, 32)  # positions in the greeting
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _SIZE = struct.Struct(">Q")
-_MAX_FRAME_BYTES = 1 << 31  # bytes of a frame
+_MAX_MESSAGE_BYTES = 1 << 31  # bytes of the frames of a message
+_MAX_FRAMES = 10_000  # frames of a message
 _LARGE = 64 << 10  # bytes of a frame that is assembled separately
 _EVERYTHING = b"\0\x01\x01"  # message of one byte: subscription to everything (empty prefix)
 
@@ -55,6 +56,7 @@ class Peer:
         self._kind, self._identity = kind, identity
         self._incoming = bytearray()
         self._frames: list[bytes] = []  # of an incomplete message
+        self._size = 0  # bytes of these
         self._body, self._flags, self._lacks = bytearray(), 0, 0  # a large frame, and the number of its missing bytes
         self._is_greeted = False
         self.is_ready = False  # messages can be sent
@@ -80,8 +82,8 @@ class Peer:
                     if size < start:
                         break
                     (length,) = _SIZE.unpack_from(view, at + 1)
-                    if length > _MAX_FRAME_BYTES:
-                        raise ProtocolError(f"a frame of {length} bytes")
+                    if length + self._size > _MAX_MESSAGE_BYTES:
+                        raise ProtocolError(f"a message of more than {_MAX_MESSAGE_BYTES} bytes")
                 if size - start < length:
                     if length > _LARGE:
                         self._body, self._flags, self._lacks = bytearray(view[start:]), flags, length - (size - start)
@@ -124,9 +126,12 @@ class Peer:
             self.is_ready = self.is_ready or body[1:6] == b"READY"
             return
         self._frames.append(cast(bytes, body))
+        self._size += len(body)
+        if len(self._frames) > _MAX_FRAMES:
+            raise ProtocolError(f"a message of more than {_MAX_FRAMES} frames")
         if not flags & _MORE:
             messages.append(self._frames)
-            self._frames = []
+            self._frames, self._size = [], 0
 
     @property
     def subscription(self) -> bytes:

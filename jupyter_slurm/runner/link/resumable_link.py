@@ -29,6 +29,7 @@ _HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Str
 _MAX_READY_BYTES = 256 << 10  # bytes that are prepared for sending
 _MIN_UNCOPIED_BYTES = 64 << 10  # bytes that are sent without a copy
 _MAX_FRAMES = 10_000
+_MAX_NOTE_BYTES = 16 << 20  # bytes of a note, which is parsed at once
 _NOTHING = memoryview(b"")
 
 
@@ -45,6 +46,8 @@ class Message(NamedTuple):
     def note(self) -> dict[str, object]:
         """Return the parsed note; may raise LinkBroken."""
         try:
+            if len(self.frames[0]) > _MAX_NOTE_BYTES:
+                raise LinkBroken(f"a note of {len(self.frames[0])} bytes")
             told = json.loads(self.frames[0])
         except (IndexError, ValueError, RecursionError) as error:
             raise LinkBroken(f"a note that cannot be read: {error}") from None

@@ -23,7 +23,7 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.agent_access import AgentAccess
-from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
+from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient, page_of
 from jupyter_slurm.server.session_proxy.isolation import (
     TICKET_HEADERS,
     Tickets,
@@ -240,7 +240,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self.clear_header("Content-Length")  # the answer has no body, whatever the header says (RFC 9110, 8.6)
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if self.request.method == "GET" and (kind in _PAGE_KINDS or (self._ticket and self._has_addresses(kind))):
-            self._show(route, b"".join([chunk async for chunk in answer.stream]))
+            self._show(route, await page_of(answer.stream))
             return
         await web.RequestHandler.flush(self)
         async for chunk in answer.stream:

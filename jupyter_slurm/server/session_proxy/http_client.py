@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
@@ -13,21 +13,25 @@ from tornado.http1connection import HTTP1Connection
 from tornado.httpclient import HTTPRequest
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import IOStream
-from tornado.websocket import WebSocketClientConnection
+from tornado.web import HTTPError
+from tornado.websocket import WebSocketClientConnection, WebSocketProtocol
 
 from jupyter_slurm.agent.client.async_client import check_peer, refuse_stranger
 from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
-__all__ = ["SessionHttpClient"]
+__all__ = ["SessionHttpClient", "page_of"]
 
 _CONNECT_TIMEOUT_S = 30.0  # a tunnel accepts a connection at once
 _HANDSHAKE_TIMEOUT_S = 90.0  # Jupyter accepts a kernel's WebSocket after the start of the kernel, which may take 60 s
-_MAX_MESSAGE_BYTES = 2**30  # bytes of a WebSocket message: figures are large
+_MAX_MESSAGE_BYTES = 256 << 20  # bytes of a WebSocket message: figures and buffers of widgets are large
+_MAX_PAGE_BYTES = 64 << 20  # bytes of a page, which is changed as a whole: those of notebooks with figures are large
+_TOO_BIG = 1009  # close code of a WebSocket (RFC 6455, 7.4.1)
 # Shorter than the keep-alive of servers: gunicorn 2 s, uvicorn and Node.js 5 s.
 _CONNECTION_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=1.0)
 
 
 _is_asking = ContextVar("_is_asking", default=False)
+_log = logging.getLogger(__name__)
 # At DEBUG the library logs the headers of answers: those of a session contain a login cookie.
 _library_log = logging.getLogger("httpcore.http11")
 
@@ -103,9 +107,48 @@ class SessionHttpClient:
 class _Channel(WebSocketClientConnection):
     """A WebSocket that sends its request only to a program of the user: the request contains the session's token."""
 
+    _is_too_big = False
+
     def _create_connection(self, stream: IOStream) -> HTTP1Connection:  # Tornado's step between connecting and sending
         refuse_stranger(stream.socket)
         return super()._create_connection(stream)
+
+    def get_websocket_protocol(self) -> WebSocketProtocol:
+        """Return the protocol; the browser is told if it closes the connection because of a message's size."""
+        protocol = super().get_websocket_protocol()
+        close = protocol.close
+
+        def close_noted(code: int | None = None, reason: str | None = None) -> None:
+            self._is_too_big = self._is_too_big or code == _TOO_BIG
+            close(code, reason)
+
+        protocol.close = close_noted  # type: ignore[method-assign]
+        return protocol
+
+    def on_ws_connection_close(self, close_code: int | None = None, close_reason: str | None = None) -> None:
+        """Keep the reason of the end."""
+        if self._is_too_big:
+            close_code, close_reason = _TOO_BIG, f"A message is larger than {_MAX_MESSAGE_BYTES >> 20} MiB."
+            _log.warning("A WebSocket of a session was closed. %s Save large data to a file instead.", close_reason)
+        super().on_ws_connection_close(close_code, close_reason)
+
+
+async def page_of(chunks: AsyncIterable[bytes]) -> bytes:
+    """Return a page that the session sends.
+
+    Raises
+    ------
+    tornado.web.HTTPError
+        The page is too large to be held in memory.
+    """
+    page = bytearray()
+    async for chunk in chunks:
+        page += chunk
+        if len(page) > _MAX_PAGE_BYTES:
+            raise HTTPError(
+                502, f"The page is larger than {_MAX_PAGE_BYTES >> 20} MiB. Open the session on its local port instead."
+            )
+    return bytes(page)
 
 
 def _may_be_logged(_: logging.LogRecord) -> bool:

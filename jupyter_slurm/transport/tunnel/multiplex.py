@@ -277,7 +277,7 @@ class _Channel:
         """Process a message of the relay for this connection."""
         with self._changed:
             if kind == relay.DATA:
-                self._in += data
+                self._take(data)
             elif kind == relay.END:
                 self._has_ended = True
             elif kind == relay.CREDIT:
@@ -285,9 +285,16 @@ class _Channel:
             elif kind == relay.CLOSE:
                 self._is_broken = self._is_broken or bool(data)
                 self._has_ended = self._is_closed = True
-            else:
+            elif not self._answers:  # there is one answer to a query
                 self._answers.append((kind, data))
             self._changed.notify_all()
+
+    def _take(self, data: bytes) -> None:
+        if len(self._in) + len(data) > relay.WINDOW:  # the relay had no credit for so much
+            self._in.clear()
+            self._is_broken = self._has_ended = True
+        elif not self._has_ended:
+            self._in += data
 
     def recv(self, size: int, /) -> bytes:
         """Wait for bytes."""

@@ -269,3 +269,30 @@ def test_a_relay_that_is_there_is_not_taken_for_one_that_hangs(
     until(lambda: len(pings) >= 5)
     assert set(pings) == {relay.PING}
     assert multiplex.is_alive
+
+
+_GREEDY = """
+import struct, sys, time
+out, source = sys.stdout.buffer, sys.stdin.buffer
+header = struct.Struct(">BII")
+out.write(b"hello\\n" + header.pack(0, 0, 0)); out.flush()
+data = b""
+while header.pack(1, 1, 1)[:5] not in data:
+    data += source.raw.read(65536)
+out.write(header.pack(2, 1, 0))
+for _ in range(64):
+    out.write(header.pack(4, 1, 65536) + bytes(65536))
+out.flush()
+source.raw.read()
+"""
+
+
+def test_a_relay_that_sends_more_than_it_has_credit_for_loses_the_connection() -> None:
+    transport = LocalTransport()
+    made = Multiplex(transport.pipe([sys.executable, "-c", _GREEDY], 30), "hello", "here", "the step here")
+    stream = made.dial("127.0.0.1", 80, 30)
+    until(lambda: stream.closed)  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionResetError):
+        stream.recv(100)
+    made.close()
+    transport.close()
