@@ -392,7 +392,8 @@ async def test_without_openssh_what_needs_it_is_said(home, text):
 async def test_without_openssh_the_usual_files_and_algorithms_are_known(home):
     (home / "config").write_text("PubkeyAcceptedAlgorithms +ssh-rsa\nCiphers ^aes128-ctr\nMACs hmac-sha2-256\n")
     (host,) = await resolve_route("t", config_file=str(home / "config"))
-    assert (host.pubkey_algorithms, host.ciphers, host.macs) == ((), (), ("hmac-sha2-256",))
+    assert (host.pubkey_algorithms[-2:], host.macs) == (("rsa-sha2-256", "ssh-rsa"), ("hmac-sha2-256",))
+    assert host.ciphers[:2] == ("aes128-ctr", "chacha20-poly1305@openssh.com")
     assert {Path(path).name for path in host.identity_files} >= {"id_rsa", "id_ed25519"}
     assert [Path(path).name for path in host.user_known_hosts] == ["known_hosts", "known_hosts2"]
     assert all(os.path.isabs(path) for path in (*host.identity_files, *host.user_known_hosts))

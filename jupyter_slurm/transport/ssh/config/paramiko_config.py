@@ -11,6 +11,7 @@ from typing import Final
 import paramiko
 
 from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.transport.ssh.config.algorithms import DEFAULTS, changed
 
 __all__ = ["plain_settings"]
 
@@ -21,9 +22,6 @@ _DEFAULTS: Final = {
     "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
 }
 _KEYS: Final = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
-_ALGORITHMS: Final = (
-    "ciphers macs kexalgorithms hostkeyalgorithms pubkeyacceptedalgorithms pubkeyacceptedkeytypes casignaturealgorithms"
-).split()
 _UNKNOWN: Final = re.compile(
     r"^\s*(?:(include)\b|match\s[^#\n]*\b(exec)\b|(canonicalizehostname)[\s=]+(?:yes|always))",
     re.IGNORECASE | re.MULTILINE,
@@ -56,10 +54,10 @@ def plain_settings(
     settings = {key: value if isinstance(value, list) else [value] for key, value in found.items() if value is not None}
     if settings.get("proxyjump", ["none"])[0].lower() != "none":
         settings.pop("proxycommand", None)
-    for key in _ALGORITHMS:
-        # a change of OpenSSH's own list, which is unknown without OpenSSH
-        if settings.get(key, [""])[0].startswith(("+", "-", "^")):
-            del settings[key]
+    if "pubkeyacceptedkeytypes" in settings:  # the older name
+        settings.setdefault("pubkeyacceptedalgorithms", settings.pop("pubkeyacceptedkeytypes"))
+    for key in DEFAULTS.keys() & settings.keys():
+        settings[key] = [changed(key, settings[key][0])]
     settings.setdefault("user", [getpass.getuser()])
     settings.setdefault("identityfile", [f"~/.ssh/{key}" for key in _KEYS])
     for key, value in _DEFAULTS.items():

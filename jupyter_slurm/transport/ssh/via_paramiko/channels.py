@@ -12,6 +12,7 @@ import paramiko
 
 __all__ = ["ChannelStream", "ReceiveBuffer", "use_piecewise_buffer"]
 
+_MAX_UNREAD_BYTES = 16 << 20  # bytes; more than any window, which the server may ignore
 _SMALL_PIECE_BYTES = 1 << 10  # bytes; smaller pieces are joined: a server may send millions of them
 
 
@@ -35,6 +36,8 @@ class ReceiveBuffer:
     def frombytes(self, data: bytes) -> None:
         """Append bytes."""
         self._size += len(data)
+        if self._size > _MAX_UNREAD_BYTES:
+            raise paramiko.SSHException("the server ignores the window of a channel")
         if len(data) >= _SMALL_PIECE_BYTES:
             self._pieces.append(data)
         elif self._pieces and isinstance(last := self._pieces[-1], bytearray) and len(last) < _SMALL_PIECE_BYTES:
@@ -66,12 +69,12 @@ class ReceiveBuffer:
 
 def use_piecewise_buffer(channel: paramiko.Channel) -> paramiko.Channel:
     """Make a channel keep received data in pieces. A paramiko with changed internals is left unchanged."""
-    pipe = channel.in_buffer
-    if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
-        with pipe._lock:  # data may have arrived already
-            pieces = ReceiveBuffer()
-            pieces.frombytes(pipe._buffer.tobytes())
-            pipe._buffer = pieces
+    for pipe in (channel.in_buffer, channel.in_stderr_buffer):
+        if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
+            with pipe._lock:  # data may have arrived already
+                pieces = ReceiveBuffer()
+                pieces.frombytes(pipe._buffer.tobytes())
+                pipe._buffer = pieces
     return channel
 
 

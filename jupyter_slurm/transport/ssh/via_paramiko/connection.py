@@ -18,6 +18,7 @@ import paramiko
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.transport.ssh.config.algorithms import DEFAULTS
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
@@ -41,6 +42,14 @@ _CIPHERS = (
     "aes256-ctr",
     "aes192-ctr",
 )
+
+# Words of paramiko's error: the keyword of ssh_config(5), and paramiko's table of these algorithms.
+_KEYWORDS = {
+    "kex algorithm": ("KexAlgorithms", "_kex_info"),
+    "host key": ("HostKeyAlgorithms", "_key_info"),
+    "ciphers": ("Ciphers", "_cipher_info"),
+    "macs": ("MACs", "_mac_info"),
+}
 
 # jupyter_slurm reports the end of a connection itself; paramiko logs a traceback, and the server's text unfiltered.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -227,7 +236,7 @@ class HostChain:
         """Return the error for an unreachable host, before the existing part of the route is closed."""
         # Another version of SSH may be any program that listens on the port.
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
-            return _no_common(host, printable(str(error), 500))
+            return _incompatible(host, self._hops[-1], str(error))
         if isinstance(error, paramiko.AuthenticationException) and self.is_alive:
             return TransportError(
                 f"Login to {host.label} failed: {printable(str(error), 500)}",
@@ -280,7 +289,7 @@ def tcp(host: HostConfig, timeout: float) -> socket.socket:
 
 
 def _tune(transport: paramiko.Transport, host: HostConfig, known_types: Sequence[str]) -> None:
-    """Choose algorithms among those that the configuration allows and paramiko has, the fastest cipher first."""
+    """Choose algorithms among those that the configuration or OpenSSH allows and paramiko has, fast ciphers first."""
     options = transport.get_security_options()
     quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
     options.ciphers = _allowed(quick, host.ciphers, host, "Ciphers")
@@ -295,13 +304,31 @@ def _tune(transport: paramiko.Transport, host: HostConfig, known_types: Sequence
 def _allowed(
     own_algorithms: Sequence[str], remote_algorithms: Sequence[str], host: HostConfig, text: str
 ) -> tuple[str, ...]:
-    """Return the supported names that the configuration allows, each once; all of them if it sets none."""
-    allowed = tuple(
-        dict.fromkeys(name for name in own_algorithms if not remote_algorithms or name in remote_algorithms)
-    )
+    """Return the supported names that the configuration allows, each once; if it sets none, those of OpenSSH."""
+    wanted = remote_algorithms or DEFAULTS[text.lower()]
+    allowed = tuple(dict.fromkeys(name for name in own_algorithms if name in wanted))
     if not allowed:
         raise _no_common(host, f"it supports none of the {text} in ~/.ssh/config")
     return allowed
+
+
+def _incompatible(host: HostConfig, transport: paramiko.Transport, reason: str) -> TransportError:
+    """Return the error for a server that has none of the offered algorithms; weak ones of the server are named."""
+    keyword = next((name for part, (name, _) in _KEYWORDS.items() if part in reason), "")
+    offered = getattr(transport.packetizer, "server_algorithms", {}).get(keyword, ())
+    if not offered or any(name in DEFAULTS[keyword.lower()] for name in offered):
+        return _no_common(host, printable(reason, 500))
+    own = getattr(transport, next(table for name, table in _KEYWORDS.values() if name == keyword), {})
+    usable = [name for name in offered if name in own]
+    carrier = "" if usable else ' and set carrier = "openssh" under [login] in the profile'
+    return TransportError(
+        f"{host.label} was not used, because its SSH server offers no {keyword} that OpenSSH uses by default, only "
+        f"{printable(', '.join(offered), 300)}.",
+        hint="Ask the administrators to update the SSH server. To connect nevertheless, add "
+        f"`{keyword} +{printable((usable or list(offered))[0], 60)}` under `Host {host.name}` in "
+        f"~/.ssh/config{carrier}.",
+        host=host.name,
+    )
 
 
 def _no_common(host: HostConfig, reason: str) -> TransportError:

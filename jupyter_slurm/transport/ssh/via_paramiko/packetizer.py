@@ -20,6 +20,10 @@ __all__ = ["OrderlyPacketizer", "packetizer_class"]
 
 _READ_BYTES = 128 << 10  # bytes read from the socket at once: several packets
 _MAX_LINE_BYTES = 64 << 10
+_MAX_PACKET_BYTES = 257 << 10  # bytes of a packet with its MAC; OpenSSH refuses packets of more than 256 KiB, too
+_KEY_EXCHANGE = 20  # SSH_MSG_KEXINIT (RFC 4253, 7.1)
+_KEY_EXCHANGE_COOKIE_BYTES = 16
+_KEY_EXCHANGE_LISTS = ("KexAlgorithms", "HostKeyAlgorithms", "Ciphers", "", "MACs")  # of both directions, one is kept
 _OPENED = 91  # SSH_MSG_CHANNEL_OPEN_CONFIRMATION
 _CLOSE = 97
 _IN_CHANNEL = frozenset({93, 94, 95, 96, _CLOSE, 98})  # WINDOW_ADJUST, DATA, EXTENDED_DATA, EOF, CLOSE, REQUEST
@@ -40,6 +44,7 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         self._ahead, self._at = b"", 0
         self._order = threading.Lock()
         self._ended: set[int] = set()
+        self.server_algorithms: dict[str, tuple[str, ...]] = {}  # offered by the server, by keyword of ssh_config(5)
 
     def close(self) -> None:
         """Close the packetizer. The source may be a channel of a broken connection, to which nothing can be sent."""
@@ -65,7 +70,16 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         kind, message = super().read_message()
         if kind == _OPENED:
             self._ended.discard(int.from_bytes(message.asbytes()[4:8], "big"))
+        elif kind == _KEY_EXCHANGE:
+            self._note_algorithms(message.asbytes()[_KEY_EXCHANGE_COOKIE_BYTES:])
         return kind, message
+
+    def _note_algorithms(self, lists: bytes) -> None:
+        for keyword in _KEY_EXCHANGE_LISTS:
+            size = int.from_bytes(lists[:4], "big")
+            names, lists = lists[4 : 4 + size].decode("ascii", "replace"), lists[4 + size :]
+            if keyword:
+                self.server_algorithms[keyword] = tuple(filter(None, names.split(",")))
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Return exactly this many bytes.
@@ -74,9 +88,13 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         ------
         EOFError
             The connection ends earlier.
+        SSHException
+            The server announces a packet that is too large or has no valid size.
         NeedRekeyException
             No data arrives, and new keys are due.
         """
+        if not 0 <= n <= _MAX_PACKET_BYTES:
+            raise paramiko.SSHException(f"a packet of {n} bytes")
         while (have := len(self._ahead) - self._at) < n:
             more = self._receive(may_rekey=check_rekey and not have)
             self._ahead, self._at = self._ahead[self._at :] + more, 0
