@@ -155,6 +155,7 @@ class Agent(TypedDict):
     started: float
     holds: Mapping[str, int]
     log: NotRequired[str | None]
+    warnings: NotRequired[Sequence[str]]
 
 
 class TunnelWanted(TypedDict):

@@ -70,7 +70,8 @@ class Core:
 
     async def start(self) -> None:
         """Restore the clusters, the jobs and the submissions without an answer."""
-        self._store = JobIndex(os.path.join(self.settings.state_dir, "index.sqlite"))
+        self._store = JobIndex(self.settings.machine_path("index", ".sqlite"))
+        await self._store.open()
         await self.clusters.start()
         self.tunnels.start()
         self.sessions.start()
@@ -85,7 +86,7 @@ class Core:
         self.bus.close()
         self.clusters.close()
         if self._store is not None:
-            self._store.close()
+            await self._store.close()
 
     def cluster(self, name: str) -> Cluster:
         """Return a cluster with its services; see :meth:`ClusterRegistry.get`."""
@@ -101,6 +102,10 @@ class Core:
             "folders": sum(cluster.staging.held for cluster in reached),
         }
         return {kind: number for kind, number in held.items() if number}
+
+    def warnings(self) -> list[str]:
+        """Return what is wrong with this computer, in sentences; the agent works all the same."""
+        return [self._store.problem] if self._store is not None and self._store.problem else []
 
     async def _new_cluster(self, location: ClusterLocation, transport: Transport, site: Site | None) -> Cluster:
         """Compose a cluster (with its site, if SSH reaches the cluster), and start its background work."""

@@ -370,6 +370,9 @@ class PlumbingCore:
     def count_holders(self) -> dict[str, int]:
         return dict(self.held)
 
+    def warnings(self) -> list[str]:
+        return []
+
     def publish(self, event: str, data: dict[str, Any]) -> None:
         assert self.loop is not None
         self.loop.call_soon_threadsafe(self.bus.publish, event, data)

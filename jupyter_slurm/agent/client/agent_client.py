@@ -333,7 +333,7 @@ class AgentClient:
             return self._current
 
     def _handshake(self, *, may_retire: bool) -> _AgentConnection:
-        from jupyter_slurm.agent.client.client_errors import as_error
+        from jupyter_slurm.agent.client.client_errors import as_error, show_warnings
         from jupyter_slurm.agent.client.http_client import HttpClient
         from jupyter_slurm.agent.hosting import launcher
         from jupyter_slurm.agent.hosting.discovery import check_version, is_older
@@ -357,6 +357,7 @@ class AgentClient:
             wire.close()
             raise
         if not has_left:
+            show_warnings(link.info)
             return link
         wire.close()
         return self._handshake(may_retire=False)

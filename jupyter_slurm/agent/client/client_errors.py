@@ -1,11 +1,15 @@
-"""Errors between a front end and the agent, common to all clients."""
+"""Errors between a front end and the agent, and its warnings, common to all clients."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "CONNECT_TIMEOUT_S",
@@ -14,6 +18,7 @@ __all__ = [
     "broken",
     "no_answer",
     "repetition",
+    "show_warnings",
     "stranger",
     "too_slow",
 ]
@@ -91,3 +96,14 @@ def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:
         "wait": wait_random_exponential(0.05, max=1.0),
         "reraise": True,
     }
+
+
+_shown: set[str] = set()
+
+
+def show_warnings(info: api.Agent) -> None:
+    """Print what the agent says about this computer, each sentence once in this process."""
+    for text in info.get("warnings", ()):
+        if text not in _shown:
+            _shown.add(text)
+            sys.stderr.write(f"Warning: {text}\n")

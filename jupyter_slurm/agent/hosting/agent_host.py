@@ -117,7 +117,13 @@ class AgentHost:
             "started": self._started,
             "holds": self._count_holders(),
             "log": discovery.log_path(self.settings) if self.hosting == "daemon" else None,
+            "warnings": self._warnings(),
         }
+
+    def _warnings(self) -> list[str]:
+        log, usual = discovery.log_path(self.settings), discovery.usual_log_path(self.settings)
+        moved = f"{usual} cannot be written. The log of the agent is {log}." if log != usual else ""
+        return [*([moved] if moved and self.hosting == "daemon" else []), *self._core.warnings()]
 
     def _count_holders(self) -> dict[str, int]:
         streams = self._routes.streams if self._routes else 0

@@ -127,12 +127,29 @@ class _Log(logging.handlers.RotatingFileHandler):
         os.dup2(fd, 2)
         return open(fd, "a", encoding="utf-8", errors="backslashreplace")
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Do nothing: on a full disk, standard error is this file."""
+
 
 def _log_to_file(settings: Settings) -> None:
-    from jupyter_slurm.agent.hosting.discovery import log_path
-
-    path = log_path(settings)
+    path = _starters_log(settings)
+    if path is None:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+        return
     handler = _Log(path, maxBytes=_MAX_LOG_BYTES, backupCount=_MAX_LOG_FILES)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     faulthandler.enable(2)
+
+
+def _starters_log(settings: Settings) -> str | None:
+    """Return the log that the starter has opened as standard error, or else one that can be written."""
+    from jupyter_slurm.agent.hosting import discovery
+
+    for path in (discovery.log_path(settings), discovery.usual_log_path(settings)):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(2), os.stat(path)):
+                return path
+    path_or_none, fd = discovery.open_log(settings)
+    os.close(fd)
+    return path_or_none

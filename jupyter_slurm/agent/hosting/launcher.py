@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from jupyter_slurm.agent.hosting.discovery import (
     is_stale,
     log_path,
+    open_log,
     open_private,
     place_to_start,
     read_record,
@@ -157,12 +158,11 @@ def _spawn(settings: Settings) -> None:
     """Start a daemon and wait for its first word."""
     values = {name: getattr(settings, name) for name in settings.trait_names(config=True)}
     try:
-        os.makedirs(os.path.dirname(log_path(settings)), mode=0o700, exist_ok=True)
-        log = open_private(log_path(settings), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        _, log = open_log(settings, f"{time.strftime('%Y-%m-%d %H:%M:%S')} an agent is started\n".encode())
     except OSError as error:
         raise AgentUnreachable(
             f"The log of the agent cannot be written: {error}",
-            hint="Free some space, remove files of other users, or set c.JupyterSlurm.state_dir to another directory.",
+            hint="Remove files of other users, or set c.JupyterSlurm.state_dir to another directory.",
         ) from error
     try:
         process = subprocess.Popen(

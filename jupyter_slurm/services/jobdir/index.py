@@ -2,88 +2,187 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import json
 import logging
-import os
+import queue
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
+from jupyter_slurm.services.jobdir.index_file import IndexFile, RowKey
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 
 __all__ = ["JobIndex"]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-_SCHEMA = """
-create table if not exists job (
-    cluster text not null, key text not null, record text not null, primary key (cluster, key)
-) without rowid
-"""
+_ANSWER_TIMEOUT_S = 10.0  # seconds; on a network file system that hangs, the directories are read instead
+_RETRY_S = 30.0
+
+_HINTS = {
+    errno.ENOSPC: "Free some space: `jupyter slurm clean` removes old job directories.",
+    errno.EDQUOT: "Your quota is used up: `jupyter slurm clean` removes old job directories.",
+}
+_FULL = sqlite3.SQLITE_FULL
+_OTHER_HINT = "Check the permissions of the file, or set c.JupyterSlurm.state_dir to another directory."
 
 
 class JobIndex:
     """Store the records of finished jobs, so that a start does not read a thousand files.
 
+    A change is kept in memory until the file has it. If the file cannot be used, everything else works, and the file
+    is tried again with the next change.
+
     Parameters
     ----------
     path : str
-        The SQLite file; a damaged file is replaced.
+        The SQLite file. It is used by one thread, which no caller waits for unless it reads.
     """
 
     def __init__(self, path: str) -> None:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        self._path = path
-        self._database = self._open()
+        self._file = IndexFile(path)
+        self._changes: dict[RowKey, JobRecordFile | None] = {}
+        self._lock = threading.Lock()
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self.problem = ""  # why the file cannot be used, and what to do; empty: it can
 
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+    async def open(self) -> None:
+        """Open the file; :attr:`problem` says if that is not possible."""
+        await self._answer(lambda: self._used(self._file.check), None)
 
-    def finished(self, cluster: str) -> dict[str, object]:
+    async def close(self) -> None:
+        """Write the last changes, and close the file."""
+        with self._lock:
+            self._is_closed = True
+        if self._thread is not None:
+            await self._answer(self._end, None)
+            self._tasks.put(None)
+
+    async def finished(self, cluster: str) -> dict[str, object]:
         """Return the stored records of a cluster's finished jobs by key; damaged rows are left out."""
-        found: dict[str, object] = {}
-        with self._repairing():
-            rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
-            for key, record in rows:
-                with contextlib.suppress(ValueError, TypeError, RecursionError):
-                    found[key] = json.loads(record)
-        return found
+        return await self._answer(lambda: self._read(cluster), {})
 
     def remember(self, cluster: str, key: str, record: JobRecordFile) -> None:
         """Store the record of a finished job."""
-        with self._repairing(), self._database:
-            row = cluster, key, json.dumps(record.to_json())
-            self._database.execute("insert or replace into job values (?, ?, ?)", row)
+        self._change((cluster, key), record)
 
     def forget(self, cluster: str, key: str) -> None:
         """Remove a job."""
-        with self._repairing(), self._database:
-            self._database.execute("delete from job where cluster = ? and key = ?", (cluster, key))
+        self._change((cluster, key), None)
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except sqlite3.DatabaseError as error:
-            log.warning("%s is damaged (%s): made anew", self._path, error)
-            os.unlink(self._path)
-            return self._connect()
+    # -- in the caller's thread
 
-    def _connect(self) -> sqlite3.Connection:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        database = sqlite3.connect(self._path, isolation_level="IMMEDIATE", timeout=5)
-        try:
-            database.execute("pragma synchronous = off")
-            database.execute(_SCHEMA)
-        except BaseException:
-            database.close()
-            raise
-        return database
+    def _change(self, row: RowKey, record: JobRecordFile | None) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._changes[row] = record
+        self._run(self._flush)
 
-    @contextlib.contextmanager
-    def _repairing(self) -> Iterator[None]:
-        """Prevent the index from being the cause of a failure."""
+    def _run(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+        with self._lock:
+            if self._thread is None:
+                # A daemon: a file system that hangs must not delay the end of the process.
+                thread = threading.Thread(target=self._work, name="jupyter-slurm-index", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no thread is left now: the next change tries again
+                    thread.start()
+                    self._thread = thread
+
+    async def _answer(self, act: Callable[[], T], otherwise: T) -> T:
+        """Return what a function returns in the thread, or a default after a while."""
+        done: Future[T] = Future()
+
+        def task() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(act())
+                except Exception as error:
+                    log.exception("the index %s", self._file.path)
+                    done.set_exception(error)
+
+        self._run(task)
         try:
-            yield
-        except (sqlite3.Error, ValueError) as error:
-            log.warning("the index %s cannot be used now: %s", self._path, error)
+            return await asyncio.wait_for(asyncio.wrap_future(done), _ANSWER_TIMEOUT_S)
+        except Exception:  # noqa: BLE001 - the index is never the cause of a failure
+            return otherwise
+
+    # -- in the thread
+
+    def _work(self) -> None:
+        while True:
+            try:
+                task = self._tasks.get(timeout=_RETRY_S if self._changes else None)
+            except queue.Empty:
+                task = self._flush
+            if task is None:
+                break
+            try:
+                task()
+            except Exception:
+                log.exception("the index %s", self._file.path)
+
+    def _end(self) -> None:
+        self._flush()
+        self._changes.clear()
+        self._file.close()
+
+    def _read(self, cluster: str) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, record in (self._used(lambda: self._file.read(cluster)) or {}).items():
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                found[key] = json.loads(record)
+        with self._lock:
+            changes = {key: record for (name, key), record in self._changes.items() if name == cluster}
+        for key, changed in changes.items():
+            found.pop(key, None)
+            if changed is not None:
+                found[key] = changed.to_json()
+        return found
+
+    def _flush(self) -> None:
+        with self._lock:
+            changes = dict(self._changes)
+        texts: dict[RowKey, str | None] = {}
+        for row, record in changes.items():
+            texts[row] = None  # a record that cannot be written is read from its directory
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                texts[row] = None if record is None else json.dumps(record.to_json())
+        if not texts or not self._used(lambda: self._file.write(texts)):
+            return
+        if self.problem:
+            log.info("the index %s can be used again", self._file.path)
+            self.problem = ""
+        with self._lock:
+            for row, record in changes.items():
+                if self._changes.get(row, self) is record:
+                    del self._changes[row]
+
+    def _used(self, act: Callable[[], T]) -> T | None:
+        """Return what a use of the file returns; None, and :attr:`problem`, if it cannot be used."""
+        try:
+            return act()
+        except (sqlite3.Error, OSError) as error:
+            if not self.problem:
+                self.problem = _problem(self._file.path, error)
+                log.warning("%s", self.problem)
+            return None
+
+
+def _problem(path: str, error: sqlite3.Error | OSError) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == _FULL:
+        number = errno.ENOSPC
+    why = (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
+    return (
+        f"The index of finished jobs {path} cannot be used now ({why}), so the agent keeps it in memory. "
+        + _HINTS.get(number or 0, _OTHER_HINT)
+    )

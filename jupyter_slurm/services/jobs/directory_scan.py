@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import Any
 
-from jupyter_slurm.errors import SlurmError, TransportError
+from jupyter_slurm.errors import CommandTimeout, NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, is_key
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -15,6 +16,8 @@ __all__ = ["JobDirectoryScan"]
 log = logging.getLogger(__name__)
 
 _SCAN_INTERVAL_S = 2.0
+# The directory may be fine: the agent has no file descriptor or memory left, or a network file system has hung.
+_MOMENTARY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ESTALE})
 
 
 class JobDirectoryScan:
@@ -43,12 +46,16 @@ class JobDirectoryScan:
             names = {name for name in await transport.list_dir(tracker.folder.path) if is_key(name)}
         except (FileNotFoundError, TransportError):
             return
-        index = tracker.store.finished(tracker.name) if self._changed is None else {}
+        index = await tracker.store.finished(tracker.name) if self._changed is None else {}
         # A change within the same tick of the file system's clock would not be noticed.
         self._changed = changed if tracker.clock() - changed > _SCAN_INTERVAL_S else 0.0
         for key in names - known - self._ignored:
-            if await self.get(key, index.get(key)) is None:
-                self._ignored.add(key)
+            try:
+                if await self.get(key, index.get(key)) is None:
+                    self._ignored.add(key)
+            except TransportError as error:
+                log.warning("job directory %s is read later: %s", key, error)
+                self._changed = 0.0
         for key in known - names:  # another agent has cleaned up, or sbatch refused the submission
             entry = tracker.entries.get(key)
             if entry is not None and entry.is_finished:
@@ -63,6 +70,11 @@ class JobDirectoryScan:
             Any text: a text that is not a key has no directory.
         indexed : object, optional
             Record from the index, which saves reading the file.
+
+        Raises
+        ------
+        TransportError
+            The directory cannot be read now.
         """
         tracker = self._tracker
         if not is_key(key):
@@ -72,7 +84,9 @@ class JobDirectoryScan:
             entry = await self._recalled(folder, indexed)
         except FileNotFoundError:
             return None
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one directory, the others are fine
+        except Exception as error:  # whatever is wrong with one directory, the others are fine
+            if isinstance(error, TransportError) and _is_momentary(error):
+                raise
             log.warning("job directory %s is left alone: %s", folder.path, error)
             return None
         if key not in tracker.entries:  # another task may have added the job while the file was read
@@ -114,3 +128,11 @@ class JobDirectoryScan:
         shown.folder, shown.record, shown.slurm.submitted = entry.folder, entry.record, entry.slurm.submitted
         shown.slurm.lose_sight(self._tracker.clock())
         return shown
+
+
+def _is_momentary(error: TransportError) -> bool:
+    """Return whether a directory that cannot be read now may be read later."""
+    cause = error.__cause__
+    return isinstance(error, CommandTimeout | NotConnected) or (
+        isinstance(cause, OSError) and cause.errno in _MOMENTARY
+    )

@@ -10,9 +10,24 @@ from collections.abc import Callable, Iterator
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["LocalDirectoryLock", "content", "lock", "make_private", "mapped_errors", "new_file", "write_all"]
+__all__ = [
+    "EXHAUSTED_HINT",
+    "LocalDirectoryLock",
+    "content",
+    "lock",
+    "make_private",
+    "mapped_errors",
+    "new_file",
+    "write_all",
+]
 
+EXHAUSTED_HINT = (
+    "Close tunnels that you do not need, or raise the limit (`ulimit -n`) and start a new agent: `jupyter slurm agent "
+    "stop`."
+)
 _HINTS = {
+    errno.EMFILE: EXHAUSTED_HINT,
+    errno.ENFILE: EXHAUSTED_HINT,
     errno.ENOSPC: "The disk is full. Free some space: `jupyter slurm clean` removes old job directories.",
     errno.EDQUOT: "Your quota is used up. Free some space: `jupyter slurm clean` removes old job directories.",
     errno.EROFS: (

@@ -13,6 +13,7 @@ from typing import Any
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.local.files import EXHAUSTED_HINT
 
 __all__ = ["communicate", "kill_group", "soft_limits", "start"]
 
@@ -52,6 +53,10 @@ def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subpr
             raise TransportError(
                 f"{argv[0]} cannot be started, because its arguments and the environment variables are too long.",
                 hint="Write long lists to a file, and remove variables from os.environ that the job does not need.",
+            ) from error
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise TransportError(
+                f"{argv[0]} cannot be started: {error.strerror}.", hint=EXHAUSTED_HINT, argv=list(argv)
             ) from error
         raise TransportError(
             f"{argv[0]} cannot be started: {error}",

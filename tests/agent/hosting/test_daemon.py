@@ -236,9 +236,8 @@ def test_it_makes_room_when_another_leads(daemon_settings: Settings, wait_for: W
 
 
 def test_a_failed_start_shows_the_log(make_settings: Callable[..., Settings], place: Path) -> None:
-    (place / "state").mkdir()
-    (place / "state" / "index.sqlite").mkdir()
     settings = make_settings(agent_host="daemon")
+    os.mkdir(discovery.place_to_start(settings).lock)
     with pytest.raises(AgentUnreachable, match="could not be started") as caught:
         AgentClient.connect(settings)
     assert "Error" in caught.value.message

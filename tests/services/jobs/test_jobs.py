@@ -3,19 +3,27 @@
 import asyncio
 import base64
 import contextlib
+import errno
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, UsageError
+from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, TransportError, UsageError
 from jupyter_slurm.services.clusters import housekeeping
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.transport.local.files import mapped_errors
 
 pytestmark = pytest.mark.slurm
+
+
+def index_path(folder):
+    return folder / "state" / f"index-{socket.gethostname()}.sqlite"
 
 
 async def test_output_comes_while_the_job_runs(desk):
@@ -282,7 +290,7 @@ async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
     async with open_desk(cluster, tmp_path) as desk:
         job = await desk.submit("print(1)")
         await desk.finished(job["key"])
-    (tmp_path / "state" / "index.sqlite").write_bytes(b"this is not a database" * 100)
+    index_path(tmp_path).write_bytes(b"this is not a database" * 100)
     async with open_desk(cluster, tmp_path) as desk:
         assert (await desk.job(job["key"]))["state"] == "COMPLETED"
 
@@ -296,7 +304,7 @@ async def test_damaged_row_of_the_index_is_read_from_the_folder(cluster, open_de
             await desk.finished(job["key"])
     record = json.loads(Path(jobs[0]["folder"], "job.json").read_text())
     damaged = json.dumps({**record, **json.loads(f"{{{row}}}")}) if row[0] == '"' else row
-    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "index.sqlite")) as index, index:
+    with contextlib.closing(sqlite3.connect(index_path(tmp_path))) as index, index:
         index.execute("update job set record = ? where key = ?", (damaged, jobs[0]["key"]))
     async with open_desk(cluster, tmp_path) as desk:
         states = {job["key"]: job["state"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)}
@@ -310,7 +318,7 @@ async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_pa
         jobs = [await desk.submit("print(1)") for _ in range(2)]
         for job in jobs:
             await desk.finished(job["key"])
-    (tmp_path / "state" / "index.sqlite").unlink()
+    index_path(tmp_path).unlink()
     record = Path(jobs[0]["folder"], "job.json")
     record.unlink()
     if broken == "job.json is a folder":
@@ -322,6 +330,32 @@ async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_pa
         with pytest.raises(JobNotFound):
             await desk.job(jobs[0]["key"])
         await desk.submit("print(1)", "--hold")
+
+
+@pytest.mark.here_only("the errors are those of this machine")
+async def test_folder_that_could_not_be_read_for_a_moment_is_read_later(cluster, open_desk, tmp_path, monkeypatch):
+    async with open_desk(cluster, tmp_path) as desk:
+        job = await desk.submit("print(1)")
+        await desk.finished(job["key"])
+    index_path(tmp_path).unlink()
+    load, is_exhausted = JobFolder.load, True
+
+    async def load_unless_exhausted(self, transport):
+        if is_exhausted:
+            with mapped_errors("read", self.path):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await load(self, transport)
+
+    monkeypatch.setattr(JobFolder, "load", load_unless_exhausted)
+    async with open_desk(cluster, tmp_path) as desk:
+        listed = await desk.core.cluster(desk.id).jobs.list_jobs(active=False)
+        assert job["key"] not in [entry["key"] for entry in listed]
+        with pytest.raises(TransportError, match="Too many open files"):
+            await desk.job(job["key"])
+        is_exhausted = False
+        await desk.core.cluster(desk.id).scan.refresh()  # as the next poll does
+        listed = await desk.core.cluster(desk.id).jobs.list_jobs(active=False)
+        assert job["key"] in [entry["key"] for entry in listed]
 
 
 async def test_what_a_dead_agent_left_half_made_is_cleaned_away_when_it_is_old(desk):
@@ -371,7 +405,7 @@ async def test_torn_record_does_not_stop_the_others(cluster, open_desk, tmp_path
         jobs = [await desk.submit("print(1)") for _ in range(2)]
         for job in jobs:
             await desk.finished(job["key"])
-    (tmp_path / "state" / "index.sqlite").unlink()
+    index_path(tmp_path).unlink()
     path = Path(jobs[0]["folder"], "job.json")
     path.write_text(
         json.dumps({**json.loads(path.read_text()), **json.loads(f"{{{torn}}}")}) if torn[0] == '"' else torn

@@ -346,7 +346,7 @@ os.mkfifo('pipe')
     record["stage"]["folders"][0]["source"] = record["asked"]["stage"]["folders"][0]["source"] = str(home)
     record["stage"]["back"] = None
     path.write_text(json.dumps(record))
-    for index in (tmp_path / "state").glob("index.sqlite*"):
+    for index in (tmp_path / "state").glob("index-*.sqlite*"):
         index.unlink()
     async with open_desk(cluster, tmp_path) as desk:
         await desk.until(job["key"], lambda told: told["stage"]["state"] == "elsewhere")

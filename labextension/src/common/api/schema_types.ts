@@ -54,6 +54,8 @@ export interface components {
             };
             /** @description Path of its log */
             readonly log?: string | null;
+            /** @description What is wrong with this computer, in sentences; the agent works all the same */
+            readonly warnings?: readonly string[];
         };
         readonly TunnelWanted: {
             /** @description Key or Slurm id of a running job; null is a host on the way */
