@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,6 +22,7 @@ from jupyter_slurm.client.submission.submit import Preview, Submission, preview,
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
+from jupyter_slurm.domain.scripts.other_headers import other_options
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
@@ -115,7 +116,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         parsed = parse_cell_line(line, table, CELL_KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     kind = classify(cell, as_python)
-    header = header_options(cell)  # an open quote is refused before the submission, not by the node
+    header_options(cell)  # an open quote is refused before the submission, not by the node
     if kind == "script" and "python" in parsed.keywords and "resume" not in parsed.keywords:
         raise UsageError(
             "python= applies to Python cells, and this cell is a script.",
@@ -139,7 +140,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         env=parsed.keywords.get("env"),
         stage=parse_stage_words(parsed.keywords),
         filename=cell_name(shell) if kind == "python" else None,
-        values=pack_cell_variables(parsed, namespace, _sweep_variables(parsed, header, sweep)),
+        values=pack_cell_variables(parsed, namespace, _sweep_variables(parsed, cell, sweep)),
         sweep=sweep,
         launcher=find_launcher(parsed),
     )
@@ -159,10 +160,12 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, object]) -> Sweep | None:
     return parse_sweep(parsed.keywords, namespace)
 
 
-def _sweep_variables(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set[str]:
+def _sweep_variables(parsed: MagicLine, cell: str, sweep: Sweep | None) -> set[str]:
     """Return the variables that each task of an array gets; none for other jobs."""
-    is_array = any(option.name == "array" for option in parsed.parsed.options) or any(
-        word.startswith(("--array", "-a")) for word in header
+    is_array = (
+        any(option.name == "array" for option in parsed.parsed.options)
+        or any(word.startswith(("--array", "-a")) for word in header_options(cell))
+        or "array" in other_options(cell)
     )
     return {INDEX, *(sweep.names if sweep else ())} if sweep or is_array else set()
 

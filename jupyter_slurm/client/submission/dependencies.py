@@ -10,6 +10,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.array import ArrayJob, handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.scripts.other_headers import other_options
 from jupyter_slurm.domain.scripts.resubmission import JobEnd, is_met
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
@@ -41,9 +42,8 @@ def dependency_options(
         A name is not a job, or a condition can never be met.
     """
     asked = {word: keywords[word] or "" for word in KINDS if word in keywords}
-    if any(
-        option.name == "dependency" for said in (options, header_options(text)) for option in table.split(said).options
-    ):
+    said = [option.name for words in (options, header_options(text)) for option in table.split(words).options]
+    if "dependency" in (*said, *other_options(text)):
         word = next(iter(asked))
         raise UsageError(
             f"{word}= and --dependency cannot be combined.", hint="Write all conditions into --dependency, or none."

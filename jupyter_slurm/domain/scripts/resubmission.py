@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.scripts.other_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import JobError, UsageError
 
@@ -178,7 +179,7 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
             "The components of a heterogeneous job have separate options, so no option can be changed by name.",
             hint="Use job.resubmit() without options to submit the job as it was.",
         )
-    names, added = set[str](), list[str]()
+    names, added, other = set[str](), list[str](), other_options(text)
     for word, value in changes.items():
         is_letter, is_left_out = len(word) == 1, value is None or value is False
         plain = f"-{word}" if is_letter else "--" + word.replace("_", "-")
@@ -189,9 +190,10 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
         names.add(name)
         if not is_left_out:
             added.append(plain)
-        elif any(option.name == name for option in header):
+        elif (is_other := name in other) or any(option.name == name for option in header):
             raise UsageError(
-                f"{plain} is set in the text of the job (#SBATCH), so it cannot be left out.",
+                f"{plain} is set in the text of the job ({'#PBS or #BSUB' if is_other else '#SBATCH'}), so it cannot "
+                "be left out.",
                 hint=f"Give it another value: {word}=…",
             )
     kept = [option for option in said if option.name not in names]

@@ -9,10 +9,11 @@ import ast
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from jupyter_slurm.domain.options.option_parser import HET
+from jupyter_slurm.domain.scripts.header_words import BLANKS, header_words
+from jupyter_slurm.domain.scripts.other_headers import other_lines
 from jupyter_slurm.errors import CellError
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
 
 Kind = Literal["script", "python"]
 
-_BLANK = " \t\n\v\f\r"  # isspace(3) in the C locale
-
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Bytes of the largest script.
 
@@ -40,7 +39,6 @@ _VERSION = "-c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
 _SHEBANG_HINT = "Add #!/bin/bash as its first line if it is a shell script."
 _MISPLACED_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts; sbatch prints a warning
-_COMPONENT = re.compile(r"(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
 
 
 def quote_argv(argv: Sequence[str]) -> str:
@@ -131,12 +129,12 @@ def header_options(text: str) -> list[str]:
     CellError
         A quote is not closed, or a word begins with a colon: sbatch stops at both. ``details["line"]`` has the line.
     """
-    return [word for number, line in _header_lines(text) for word in _header_words(line, number)]
+    return [word for number, line in _header_lines(text) for word in header_words(line, number)]
 
 
 def header_lines(text: str) -> list[str]:
-    """Return the ``#SBATCH`` lines that count, for use in another script."""
-    return [f"#SBATCH{line}" for _, line in _header_lines(text)]
+    """Return the ``#SBATCH`` lines that count, and other lines that Slurm reads, for use in another script."""
+    return [*(f"#SBATCH{line}" for _, line in _header_lines(text)), *other_lines(text)]
 
 
 def interpreter_words(text: str) -> list[str]:
@@ -156,51 +154,9 @@ def _header_lines(text: str) -> list[tuple[int, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if mark := _HEADER.match(line):
             found.append((number, line[mark.end() :].rstrip("\r")))
-        elif line.strip(_BLANK) and not line.lstrip(_BLANK).startswith("#"):
+        elif line.strip(BLANKS) and not line.lstrip(BLANKS).startswith("#"):
             break
     return found
-
-
-def _header_words(line: str, number: int) -> Iterator[str]:
-    rest = line.lstrip(_BLANK)
-    if _COMPONENT.match(rest):
-        yield HET
-    while rest and not _COMPONENT.match(rest):
-        if rest.startswith(":"):
-            text = f"Line {number} of the cell: sbatch stops at a word that begins with a colon, {rest.split()[0]!r}."
-            raise CellError(text, hint="Quote it, or put a backslash before it.", line=number)
-        word, used = _read_header_word(rest, number)
-        if not word:
-            return
-        yield word
-        rest = rest[used:].lstrip(_BLANK)
-
-
-def _read_header_word(text: str, number: int) -> tuple[str, int]:
-    """Return the word at the beginning of a text, and the length that it took."""
-    word: list[str] = []
-    quote, at = "", 0
-    while at < len(text) and (quote or text[at] not in _BLANK):
-        char = text[at]
-        if char == "\\":
-            escaped = text[at + 1 : at + 2]
-            # Outside quotes only a blank can be escaped. Other white space ends the word, as the end of the line does.
-            word.append(escaped if quote or escaped == " " else escaped.strip(_BLANK))
-            at += 2 if quote or escaped == " " or escaped.strip(_BLANK) else 1
-            continue
-        if char == quote:
-            quote = ""
-        elif not quote and char in "\"'":
-            quote = char
-        elif not quote and char == "#":
-            break
-        else:
-            word.append(char)
-        at += 1
-    if quote:
-        text = f"Line {number} of the cell: the quote {quote} in #SBATCH is not closed."
-        raise CellError(text, hint="Close the quote.", line=number)
-    return "".join(word), at
 
 
 def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", otherwise: str = "") -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from jupyter_slurm.domain.environment_variables import SBATCH_VARIABLES
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable
 from jupyter_slurm.domain.options.request import Request
+from jupyter_slurm.domain.scripts.other_headers import other_options
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import OptionError
 
 __all__ = ["options_in_force"]
@@ -25,10 +27,8 @@ _NOT_HERE = {
 _PASSED_ON = ("account", "cluster", "clusters", "qos", "reservation", "time", "time-min")
 
 
-def options_in_force(
-    table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
-) -> list[Request]:
-    """Return the effective options: environment over header, command line over both (sbatch(1)).
+def options_in_force(table: OptionTable, options: Sequence[str], text: str, env: Mapping[str, str]) -> list[Request]:
+    """Return the effective options: environment over the script's header, command line over both (sbatch(1)).
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def options_in_force(
         Options of sbatch.
     options : sequence of str
         Options of the command line.
-    header : sequence of str
-        Words of the ``#SBATCH`` lines.
+    text : str
+        The script. Its ``#PBS`` and ``#BSUB`` lines count over ``#SBATCH``, in each component.
     env : mapping
         Environment of sbatch.
 
@@ -51,14 +51,17 @@ def options_in_force(
     OptionError
         An option is not allowed in its place.
     """
-    typed, written = (_components(table, words, is_typed=words is options) for words in (options, header))
+    typed = _components(table, options, is_typed=True)
+    written = _components(table, header_options(text), is_typed=False)
+    is_ignored = "SBATCH_IGNORE_PBS" in env or any("ignore-pbs" in one for one in (*typed, *written))
+    other = {} if is_ignored else other_options(text)
     variables = {name: variable for variable, name in SBATCH_VARIABLES.items() if env.get(variable)}
     set_outside = {name: env[variable] for name, variable in variables.items()}
     found: list[Request] = []
     passed_on: dict[str, str | None] = {}
     for number in range(max(len(typed), len(written))):
         above = typed[number] if number < len(typed) else {}
-        below = written[number] if number < len(written) else {}
+        below = {**(written[number] if number < len(written) else {}), **other}
         own = {name: variable for name, variable in variables.items() if name not in above}
         found.append(Request({**passed_on, **below, **set_outside, **above}, own))
         if not number:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request
-from jupyter_slurm.domain.scripts.script import header_options, job_script
+from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.services.environments.resolver import ENVIRONMENT_HINT, PreparedEnvironment
@@ -129,7 +129,7 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     job = request.folder.job(part.key if part else requested["key"])
     options, args = list(requested.get("options") or []), list(requested.get("args") or [])
     _check_text(options + args)
-    requests = options_in_force(request.table, options, header_options(requested["text"]), request.context.env or {})
+    requests = options_in_force(request.table, options, requested["text"], request.context.env or {})
     chosen = dict(requests[0].chosen)
     staged = request.staged.for_job(requested, chosen) if request.staged else None
     start = _Start(job, request.runner, requested, prepared, is_local=bool(staged and staged.local))

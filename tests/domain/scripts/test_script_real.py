@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from itertools import groupby
 from typing import Any
 
@@ -9,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.options.option_parser import HET
-from jupyter_slurm.domain.scripts.script import header_options
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.scripts.script import header_lines, header_options
+from jupyter_slurm.domain.slurm_values import parse_memory, parse_time_limit
 from jupyter_slurm.errors import CellError
+from jupyter_slurm.services.submission.effective_options import options_in_force
 
 pytestmark = pytest.mark.slurm
 
@@ -77,3 +82,55 @@ def test_components(traced_sbatch: Any) -> None:
     assert header_options(script) == ["-n1", HET, "-n3", HET, "stop-here"]
     runs = [words for words in traced_sbatch.header(script) if words]
     assert runs == [["-n1"], ["-n3"], ["stop-here"]]
+
+
+OTHER = [
+    ["#PBS -N a", "#SBATCH -J b"],
+    ["#PBS -N a", "#BSUB -J b"],
+    ["#PBS --job_name=a -q other", "#PBS -A acc"],
+    ["#SBATCH --ignore-pbs", "#PBS -N a"],
+    ["#PBS -l nodes=2:ppn=2,walltime=00:10:00,mem=100mb", "#PBS -W depend=afterok:1", "#PBS -j oe -V -r n"],
+    ["#PBS -l select=2:ncpus=4:mpiprocs=2:mem=1gb", "#PBS -o none -e x%j"],
+    ["#PBS -l naccelerators=2,nice=3", "#PBS -l nodes=host1:ppn=2", "#PBS -t 0-3%2 -v A=1,B", "#PBS -v C"],
+    ['#BSUB -J "my job" -W 5 -n 2,4', '#BSUB -cwd /tmp -o none -x -m "n1 n2" -q other'],
+    ["echo", "#PBS -N late", " #PBS -N no"],
+    [*["true"] * 101, "#PBS -N much-later"],
+    ["#PBS -N a # comment", "#PBS -h -p 5 -M me -m abe -a 2030-01-01"],
+]
+
+
+@pytest.mark.parametrize("lines", OTHER, ids=" ".join)
+def test_lines_of_other_batch_systems_mean_what_they_mean_to_sbatch(lines: list[str], cluster: Any) -> None:
+    """Compare with the options that ``sbatch -v`` lists, and with those of a script into which the lines are copied."""
+    script = "\n".join(["#!/bin/sh", *lines, ""])
+
+    def defined(text: str, *more: str) -> dict[str, str]:
+        done = subprocess.run(
+            ["sbatch", "-v", "--test-only", *more],
+            input=text,
+            env={**os.environ, **cluster.env()},
+            cwd="/tmp",
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        said = done.stderr.partition("defined options")[2].partition("end of defined")[0]
+        return dict(re.findall(r"^sbatch: (\S+) +: (.+)$", said, re.MULTILINE))
+
+    found = defined(script)
+    assert found, "sbatch has listed its options"
+    assert defined("\n".join(["#!/bin/sh", *header_lines(script), "true", ""])) == found
+    table = OptionTable.for_command("sbatch", (22, 5))
+    options = dict(options_in_force(table, [], script, {})[0].chosen)
+    assert options.keys() - {"begin", "mail-type"} <= found.keys()
+    compared = found.keys() - {"verbose", "test-only", "begin", "mail-type", "(null)"}
+    assert {name: _plain(name, options[name]) for name in compared} == {n: _plain(n, found[n]) for n in compared}
+
+
+def _plain(name: str, value: str | None) -> Any:
+    """Return a value in a form in which that of a line and that of ``sbatch -v`` are the same."""
+    if value in (None, "set", "exclusive"):
+        return None
+    if name in ("time", "mem"):
+        return (parse_time_limit if name == "time" else parse_memory)(value)
+    return value.removeprefix("gres:").removeprefix("/tmp/")
