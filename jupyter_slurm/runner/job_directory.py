@@ -196,7 +196,14 @@ def _requested_memory() -> int:
         return int(os.environ["SLURM_MEM_PER_NODE"]) * int(os.environ["SLURM_JOB_NUM_NODES"]) << 20
     with contextlib.suppress(KeyError, ValueError):
         return int(os.environ["SLURM_MEM_PER_CPU"]) * _cpus() << 20
+    with contextlib.suppress(KeyError, ValueError):
+        return int(os.environ["SLURM_MEM_PER_GPU"]) * _gpus() << 20
     return 0
+
+
+def _gpus() -> int:
+    """Return the number of GPUs of the job on its nodes; the nodes are taken to have equally many, as sbatch asks."""
+    return int(os.environ["SLURM_GPUS_ON_NODE"]) * int(os.environ["SLURM_JOB_NUM_NODES"])
 
 
 def _group_peak() -> int:

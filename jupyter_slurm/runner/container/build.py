@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Iterator
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import image_fetch as images
-    from jupyter_slurm.runner.container import lock, run
+    from jupyter_slurm.runner.container import job_memory, lock, run
     from jupyter_slurm.runner.container import runtime_commands as runtimes
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import ImagePackages, ImagePart
 else:
     run = load("container.run")
-    images, lock, runtimes = run.images, run.lock, run.runtimes
+    images, job_memory, lock, runtimes = run.images, run.job_memory, run.lock, run.runtimes
     RuntimeRefused = runtimes.RuntimeRefused
 
 _FAILED = 1
@@ -127,7 +127,7 @@ class Build:
         words += [f"--build-arg={name}" for name in sorted(os.environ) if name.lower() in _PROXIES]
         if self.runtime == "docker":
             words.append(f"--cpuset-cpus={runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
-            if memory := runtimes.memory_of(dict(os.environ)):
+            if memory := job_memory.memory_of(dict(os.environ)):
                 words.append(f"--memory={memory}")
         return words
 

@@ -29,12 +29,12 @@ loader = runpy.run_path(__file__[: -len("container/run.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import image_fetch as images
-    from jupyter_slurm.runner.container import lock
+    from jupyter_slurm.runner.container import job_memory, lock
     from jupyter_slurm.runner.container import runtime_commands as runtimes
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import EnvironmentPart, JobDocument
 else:
-    images = load("container.image_fetch")
+    images, job_memory = load("container.image_fetch"), load("container.job_memory")
     lock, runtimes = images.lock, images.runtimes
     RuntimeRefused = runtimes.RuntimeRefused
 
@@ -104,7 +104,7 @@ def facts(described: EnvironmentPart) -> Any:
         home=os.path.expanduser("~"),
         work_dir=os.getcwd(),
         cpus=sorted(os.sched_getaffinity(0)),
-        memory=runtimes.memory_of(env),
+        memory=job_memory.memory_of(env),
         shm=shm,
         gpus=gpus,
         name=f"jupyter_slurm-{job}-{os.getpid()}-{os.urandom(4).hex()}",

@@ -5,7 +5,6 @@ Sources: docker-run(1), podman-run(1), apptainer-exec(1), ch-run(1). Python 3.8+
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -273,15 +272,6 @@ def gpus_of(env: dict[str, str], variable: str, listed: list[tuple[str, str]]) -
         return [known[word] for word in told]
     everywhere = env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS") or ""
     return everywhere.split(",") if re.fullmatch(r"[0-9]+(,[0-9]+)*", everywhere) else told
-
-
-def memory_of(env: dict[str, str]) -> int:
-    """Return the bytes of memory of the job on this node, from variables of sbatch(1); 0: all, or unknown."""
-    with contextlib.suppress(KeyError, ValueError):
-        return int(env["SLURM_MEM_PER_NODE"]) << 20
-    with contextlib.suppress(KeyError, ValueError):
-        return int(env["SLURM_MEM_PER_CPU"]) * int(env["SLURM_CPUS_ON_NODE"]) << 20
-    return 0
 
 
 def variables(env: dict[str, str], named: list[str]) -> dict[str, str]:

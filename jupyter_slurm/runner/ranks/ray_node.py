@@ -109,10 +109,10 @@ def set_variables(env: Any, token: str) -> None:
 
 def shares(env: Any) -> list[str]:
     """Return Ray's options for the CPUs, GPUs and memory of the job on this node."""
-    runtimes, cpus = load("container.runtime_commands"), env.get("SLURM_CPUS_ON_NODE", "")
+    cpus = env.get("SLURM_CPUS_ON_NODE", "")
     said = [f"--num-cpus={cpus if cpus.isdigit() else len(os.sched_getaffinity(0))}"]
     said.append(f"--num-gpus={len(load('lifecycle.usage').visible(env))}")
-    memory = runtimes.memory_of(dict(env))
+    memory = load("container.job_memory").memory_of(dict(env))
     if memory:
         store = max(_MIN_STORE_BYTES, min(int(memory * _STORE_SHARE), _shared_memory()))
         said += [f"--object-store-memory={store}", f"--memory={max(memory - store, _MIN_STORE_BYTES)}"]

@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.container import image_fetch, lock, runtime_commands
+from jupyter_slurm.runner.container import image_fetch, job_memory, lock, runtime_commands
 from jupyter_slurm.runner.container.runtime_commands import ContainerRequest, RuntimeFacts
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
@@ -237,9 +237,10 @@ def test_what_a_runtime_cannot_do_is_refused_in_words(make, change, said):
 
 
 def test_memory_is_that_of_the_job():
-    assert runtime_commands.memory_of({}) == 0
-    assert runtime_commands.memory_of({"SLURM_MEM_PER_NODE": "2048"}) == 2 << 30
-    assert runtime_commands.memory_of({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}) == 4 << 30
+    assert job_memory.memory_of({}) == 0
+    assert job_memory.memory_of({"SLURM_MEM_PER_NODE": "2048"}) == 2 << 30
+    assert job_memory.memory_of({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}) == 4 << 30
+    assert job_memory.memory_of({"SLURM_MEM_PER_GPU": "200", "SLURM_GPUS_ON_NODE": "2"}) == 400 << 20
 
 
 def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own():
