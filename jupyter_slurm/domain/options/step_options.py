@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 
 __all__ = ["NODES_BUSY_TEXT", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
 
@@ -38,6 +39,7 @@ NODES_BUSY_TEXT = "Requested nodes are busy"
 
 # srun's messages, each with a remedy.
 _REFUSALS = {
+    ENVIRONMENT: "Remove the variable: `import os; del os.environ['NAME']`. Or type the option on the line.",
     "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER_TEXT}",
     "Memory required by task is not available": f"Ask for less memory (--mem, --mem-per-cpu). {_LARGER_TEXT}",
     "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER_TEXT}",

@@ -71,7 +71,16 @@ class HeldStep:
         """Return Slurm's messages about the end of the step: the most telling one, else the last two lines."""
         told = self._lines()
         telling = [line for sign in _END_MARKERS for line in told if sign in line]
-        return telling[:1] or told[-2:]
+        return telling[:1] or [*told[-2:], *self._variables(told)]
+
+    def _variables(self, messages: list[str]) -> list[str]:
+        """Return a message with the cell's variables behind a refusal of srun, if any."""
+        if not messages or os.path.exists(os.path.join(self.place.folder, "started.json")):
+            return []
+        given = {k: v for k, v in (self.request.get("env") or {}).items() if k not in os.environ}
+        inputs = load("allocation.input_variables")
+        blamed = inputs.blamed_variables("srun", "\n".join(messages), given)
+        return [f"{', '.join(blamed)}{inputs.ENVIRONMENT}"] if blamed else []
 
     def code(self, code: int) -> int:
         """Return the exit code of a step, from the exit code of its srun."""

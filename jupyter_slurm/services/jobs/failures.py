@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
+from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
@@ -119,8 +120,8 @@ def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
     if entry.kind == "kernel" and marker.get("said"):
         return _error_of_slurm(str(marker["said"]))
     if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
-        is_process = entry.kind == "process"
-        said = f"The process did not start ({marker['refused']})." if is_process else "Slurm did not start the step."
+        why = f" ({marker['refused']})" if entry.kind == "process" or ENVIRONMENT in str(marker["refused"]) else ""
+        said = f"The process did not start{why}." if entry.kind == "process" else f"Slurm did not start the step{why}."
         return JobError(said, hint=step)
     return _error_of_lost_process(entry, marker) if "lost" in marker else None
 

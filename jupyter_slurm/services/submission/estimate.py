@@ -66,7 +66,8 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         if (error := unanswered(argv, done)) is not None:
             raise error
         stderr = done.stderr.replace(b"allocation failure: ", b"")
-        raise sbatch_execution.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, cluster)
+        answer = SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv)
+        raise sbatch_execution.refusal(answer, argv, cluster, context.env)
     said = printable(decode_output(done.stdout + done.stderr))
     found = _ESTIMATE_LINE.search(said)
     return {

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT, blamed_variables
 from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import decode_output, is_silence, printable
@@ -179,8 +181,22 @@ def foreign_cluster_error(job: JobId, cluster: str, configuration: Mapping[str, 
     )
 
 
-def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> SlurmError:
-    """Return the error of a refusal by sbatch; ``known`` are the reasons known before."""
+def refusal(
+    answer: SbatchAnswer, argv: Sequence[str], cluster: str = "", env: Mapping[str, str] | None = None
+) -> SlurmError:
+    """Return the error of a refusal by sbatch.
+
+    Parameters
+    ----------
+    answer : SbatchAnswer
+        Answer of sbatch.
+    argv : sequence of str
+        Its command line.
+    cluster : str
+        Reasons known before.
+    env : mapping, optional
+        Its environment. A variable that sbatch reads in place of an option is named if the refusal fits it.
+    """
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):
         return UsageError(
@@ -188,6 +204,12 @@ def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> Slu
             hint="List the available modules with `module avail` on the cluster.",
         )
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
+    blamed = blamed_variables("sbatch", said, env or {}, _named_options(argv))
+    if blamed:
+        names = [word.partition("=")[0] for word in blamed]
+        said += f" ({', '.join(blamed)}{ENVIRONMENT})"
+        removed = "; ".join(f"del os.environ[{name!r}]" for name in names)
+        cluster = f"Remove it with `import os; {removed}`, or type the option on the line."
     return SubmitRefused(
         f"sbatch refused the job: {said}",
         hint=cluster or _hint(said),
@@ -195,6 +217,14 @@ def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> Slu
         exit_code=answer.exit_code,
         stderr=printable(decode_output(answer.stderr)),
     )
+
+
+def _named_options(argv: Sequence[str]) -> set[str]:
+    """Return the long names of the options on the command line; none if it has an option of a plugin."""
+    try:
+        return {option.name for option in OptionTable.for_command("sbatch").split(argv[1:]).options}
+    except OptionError:
+        return set()
 
 
 def _hint(message: str) -> str:

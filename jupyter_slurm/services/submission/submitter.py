@@ -361,7 +361,7 @@ class Submitter:
                 self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLANATION_TIMEOUT_S) is not None:
                 warnings = self._facts.check_submission(plan.requests)
-            raise sbatch_execution.refusal(answer, plan.argv, warnings.refused)
+            raise sbatch_execution.refusal(answer, plan.argv, warnings.refused, context.env)
         else:
             self._settler.start(entry, plan, context)
 
