@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.jobs.job_list import JobList
     from jupyter_slurm.client.render.table import Table
     from jupyter_slurm.client.sessions.session import Session, session, sessions
-    from jupyter_slurm.errors import JobFailed, SlurmError
+    from jupyter_slurm.errors import JobEndUnknown, JobFailed, SlurmError
     from jupyter_slurm.widgets.cluster_view import cluster_view
     from jupyter_slurm.widgets.job_monitor import monitor
     from jupyter_slurm.widgets.session_launcher import launcher
@@ -33,6 +33,7 @@ __all__ = [
     "Allocation",
     "ArrayJob",
     "Job",
+    "JobEndUnknown",
     "JobFailed",
     "JobList",
     "RemoteCell",
@@ -68,6 +69,7 @@ _HOME = {
     "Allocation": "jupyter_slurm.client.allocations.allocation",
     "ArrayJob": "jupyter_slurm.client.jobs.array",
     "Job": "jupyter_slurm.client.jobs.job",
+    "JobEndUnknown": "jupyter_slurm.errors",
     "JobFailed": "jupyter_slurm.errors",
     "JobList": "jupyter_slurm.client.jobs.job_list",
     "SlurmError": "jupyter_slurm.errors",

@@ -34,6 +34,7 @@
     ├── JobError                 error about one job
     │   ├── JobNotFound
     │   ├── JobFailed            an exit code or a state other than COMPLETED
+    │   ├── JobEndUnknown        over, and nobody knows how it ended
     │   └── JobOutputMissing     the output is not at the job's output path
     └── EmbeddedError            the embedded cluster
         └── MissingPackages      system packages to install first
@@ -64,6 +65,7 @@ __all__ = [
     "HostKeyError",
     "HostKeyRevoked",
     "HostKeyUnknown",
+    "JobEndUnknown",
     "JobError",
     "JobFailed",
     "JobNotFound",
@@ -334,6 +336,12 @@ class JobFailed(JobError):
     """An awaited job failed."""
 
     code = "job-failed"
+
+
+class JobEndUnknown(JobError):
+    """An awaited job is over, and it is not known how it ended: it may have succeeded."""
+
+    code = "job-end-unknown"
 
 
 class JobOutputMissing(JobError):

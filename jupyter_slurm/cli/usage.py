@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
 from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.documentation import page_url
 
 __all__ = ["add_parser", "run"]
@@ -40,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
     used = request_usage(requested_cluster(args), args.account or args.former, args.start, args.end)
     if args.json:
         print(json.dumps(used.data, indent=2))
-    elif args.jobs:
+        return 0
+    if (args.jobs or args.by) and used.note:
+        print(printable(used.note))
+    if args.jobs:
         print(repr(used.jobs))
     elif args.by:
         print(f"{used.by(*args.by.split(','))!r}")

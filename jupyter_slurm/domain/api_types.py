@@ -800,6 +800,7 @@ class AccountedUsageJob(TypedDict):
 
 
 class AccountedUsage(TypedDict):
+    note: NotRequired[str]
     asked_at: float
     start: int
     end: int

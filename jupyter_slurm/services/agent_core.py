@@ -100,6 +100,7 @@ class Core:
             "connections": self.clusters.connections,
             "tunnels": self.tunnels.held,
             "folders": sum(cluster.staging.held for cluster in reached),
+            "jobs": sum(cluster.jobs.watched_count() for cluster in reached),
         }
         return {kind: number for kind, number in held.items() if number}
 

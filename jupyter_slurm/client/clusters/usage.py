@@ -50,6 +50,8 @@ class Usage:
         Budgets (limits of Slurm on total minutes), their used and remaining parts; empty if there is none.
     told : dict
         The whole report, as an API object.
+    note : str
+        Why there are no jobs; empty if there are some.
     unit : str
         Unit of the cost; empty if the profile has none.
     """
@@ -66,6 +68,7 @@ class Usage:
         columns = ["JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "NAME", "HOURS", "CPUS", "GPUS", "GPU"]
         self.jobs = Table(columns, [_job(one) for one in data["jobs"]])
         self.left_out: int = data["left_out"]
+        self.note: str = data.get("note") or ""
         budgets = [one for one in limits if one["kind"] == "minutes" and one["most"] is not None]
         self.left = Table(_BUDGET_COLUMNS, [_budget(one) for one in budgets if one["resource"] != _MEMORY])
 
@@ -142,13 +145,17 @@ class Usage:
         return [self.by(*names), *([self.left] if self.left else [])]
 
     def __repr__(self) -> str:
-        return "\n\n".join([printable(self.whose), *map(repr, self._tables())])
+        told = [self.whose, self.note] if self.note else [self.whose]
+        return "\n\n".join([*map(printable, told), *map(repr, self._tables())])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.whose)}</p>" + "".join(table._repr_html_() for table in self._tables())
+        told = [self.whose, self.note] if self.note else [self.whose]
+        return "".join(f"<p>{escape(text)}</p>" for text in told) + "".join(
+            table._repr_html_() for table in self._tables()
+        )
 
 
 def usage(

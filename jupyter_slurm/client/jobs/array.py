@@ -96,7 +96,7 @@ class Task(Job):
         return super().next_step
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if the task is finished without success."""
+        """Raise JobFailed if the task failed, JobEndUnknown if it is not known how it ended."""
         self._request_details()
         return super().raise_for_state()
 
@@ -211,7 +211,7 @@ class ArrayJob(Job, is_array=True):
                 task._updated_at = time.monotonic()
 
     def failed(self) -> TaskList:
-        """Return the finished tasks without success."""
+        """Return the finished tasks without a known success; the end of those in state UNKNOWN is not known."""
         return TaskList(self, (task for task in self.tasks() if task.is_finished and task.state != "COMPLETED"))
 
     def raise_for_state(self) -> Job:

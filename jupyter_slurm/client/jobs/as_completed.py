@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import ArrayJob, Task
-from jupyter_slurm.client.jobs.failure import is_in_vain, refuse_in_vain
+from jupyter_slurm.client.jobs.failure import END_UNKNOWN, is_in_vain, refuse_in_vain
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render.job_card import is_finished
-from jupyter_slurm.errors import JobFailed, UsageError
+from jupyter_slurm.errors import JobEndUnknown, JobFailed, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -82,7 +82,9 @@ def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = Tru
     Raises
     ------
     JobFailed
-        The first job without success, and the number of such jobs.
+        The first job that failed, and the number of such jobs.
+    JobEndUnknown
+        No job failed, and it is not known how one of them ended.
     TimeoutError
         The timeout is over; the jobs continue.
     """
@@ -93,13 +95,19 @@ def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = Tru
     except KeyboardInterrupt:
         left = ", ".join(str(job) for job in jobs if job not in over)
         raise WaitInterrupted(f"Stopped waiting. These jobs keep running: {left}.") from None
-    failed = [job for job in over if job.state != "COMPLETED"]
-    if check and failed:
+    failed = [job for job in over if job.state not in ("COMPLETED", END_UNKNOWN)]
+    unknown = [job for job in over if job.state == END_UNKNOWN]
+    if check and (failed or unknown):
         try:
-            failed[0].raise_for_state()
+            (failed or unknown)[0].raise_for_state()
         except JobFailed as error:
             if len(failed) > 1:
                 error.message = f"{len(failed)} of {len(jobs)} jobs failed. The first one:\n{error.message}"
+            raise
+        except JobEndUnknown as error:
+            if len(unknown) > 1:
+                said = f"It is not known how {len(unknown)} of {len(jobs)} jobs ended. The first one:"
+                error.message = f"{said}\n{error.message}"
             raise
 
 

@@ -1,4 +1,4 @@
-"""Error for a job without success."""
+"""Errors for a job without success, and for one whose end is not known."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.client.render.job_card import advice, has_run, headline, is_finished, notes
 from jupyter_slurm.client.render.session_card import terminal_name
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.errors import JobFailed
+from jupyter_slurm.errors import JobEndUnknown, JobFailed
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["failure", "is_in_vain", "refuse_in_vain"]
+__all__ = ["END_UNKNOWN", "failure", "is_in_vain", "refuse_in_vain"]
+
+END_UNKNOWN = "UNKNOWN"
+"""State of a job that is over, and nobody knows how it ended."""
 
 
-def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> JobFailed:
-    """Return the error for a job whose final state is not COMPLETED.
+def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> JobFailed | JobEndUnknown:
+    """Return the error for a job whose final state is not COMPLETED: only a known end is a failure.
 
     Parameters
     ----------
@@ -38,7 +41,8 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
     if printed:
         lines.append(f"Last lines of {path}:" if path else "Its last lines:")
         lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]
-    return JobFailed(
+    kind = JobEndUnknown if data.get("state") == END_UNKNOWN else JobFailed
+    return kind(
         "\n".join(lines),
         hint=hint or _log_location(data, printed, path),
         id=data.get("id"),

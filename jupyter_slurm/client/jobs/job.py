@@ -25,7 +25,7 @@ from jupyter_slurm.client.render.job_card import headline, is_finished, output_p
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
+from jupyter_slurm.errors import JobEndUnknown, JobFailed, JobOutputMissing, SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jobs.returned_values import Outputs
@@ -148,7 +148,9 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         Raises
         ------
         JobFailed
-            The final state is not COMPLETED: state, reason, exit code and the last lines of the log.
+            The job failed: state, reason, exit code and the last lines of the log.
+        JobEndUnknown
+            The job is over, and it is not known how it ended (state UNKNOWN): the last lines of the log.
         TimeoutError
             The timeout is over; the job continues.
         WaitInterrupted
@@ -163,7 +165,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return self._over(follower, check, echo=echo, is_requested=is_requested)
 
     def __await__(self) -> Generator[Any, None, Job]:
-        """Wait in a coroutine; raise JobFailed if the job failed."""
+        """Wait in a coroutine; raise as :meth:`wait` does."""
         return self._await().__await__()
 
     async def _await(self) -> Job:
@@ -277,7 +279,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
         Raises
         ------
-        JobFailed, TimeoutError, WaitInterrupted
+        JobFailed, JobEndUnknown, TimeoutError, WaitInterrupted
             As :meth:`wait` does.
         JobError
             A value is missing; the message says why.
@@ -286,7 +288,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_single else outputs
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if the job is finished without success."""
+        """Raise JobFailed if the job failed, JobEndUnknown if it is not known how it ended."""
         if self.is_finished and self.data["state"] != "COMPLETED":
             text, stream = self._written.log(ranks=self.data.get("ranks"))
             raise failure(self.data, text, output_path(self._data, stream or "stdout"))
@@ -353,7 +355,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         try:
             if check:
                 self.raise_for_state()
-        except JobFailed as error:
+        except (JobFailed, JobEndUnknown) as error:
             heard += str(error.details["log"])
             raise
         finally:

@@ -217,7 +217,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     said.append(str(data.get("environment_offer") or ""))
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
-    return [text for text in said if text]
+    return list(dict.fromkeys(text for text in said if text))  # an unknown end is an explanation and an error
 
 
 def _component(part: api.JobComponent) -> str:
@@ -290,6 +290,6 @@ def _pre(stream: str, text: str) -> str:
 def _color(data: api.Job) -> str:
     if not is_finished(data):
         return _BUSY if data.get("state") != "PENDING" else _WAITING
-    if is_released(data) or data.get("state") == "CANCELLED":
+    if is_released(data) or data.get("state") in ("CANCELLED", "UNKNOWN"):
         return _CALM
     return _GOOD if data.get("state") == "COMPLETED" else _BAD

@@ -90,7 +90,7 @@ def compose_cluster(
     events = RunnerEvents(tracker, scan, steps.apply_start, poller.wake)
     leases = Leases(tracker)
     jobs = JobCatalog(sources, steps, location.user)
-    inventory = Inventory(client, location, clock)
+    inventory = Inventory(client, location, jobs.count_run, clock)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(
@@ -126,6 +126,5 @@ def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentCo
     scan = JobDirectoryScan(tracker)
     queue = PolledQueue(client, tracker, scan, agent.bus)
     longest = max(location.min_poll_interval, agent.settings.poll_longest)
-    return JobSources(
-        client, tracker, scan, queue, Poller(queue, min_interval=location.min_poll_interval, max_interval=longest)
-    )
+    poller = Poller(queue, min_interval=location.min_poll_interval, max_interval=longest, memory=queue.memory)
+    return JobSources(client, tracker, scan, queue, poller)

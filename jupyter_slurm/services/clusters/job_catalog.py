@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError
+from jupyter_slurm.errors import CommandError, ControllerError, JobNotFound, SlurmError
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.jobs import array_tasks
@@ -19,6 +19,7 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import SlurmView
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.accounting import has_no_accounting, why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.poller import Poller
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["JobCatalog", "JobSources"]
 
 _GLANCE_S = 1.0
+_LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
 _BATCH_JOBS = 500
 _LIST_S = 15.0  # Slurm gives up a controller that is down after 9 s, and a missing configuration after 60 s
 
@@ -109,6 +111,20 @@ class JobCatalog:
 
     # -- for other services
 
+    def count_run(self, start: float, end: float) -> int:
+        """Return how many known jobs ran for some seconds within a period; steps are part of their allocation."""
+        now = self._tracker.clock()
+        return sum(
+            not entry.is_step
+            and entry.start_time is not None
+            and max(entry.start_time, start) + 1 <= min(entry.end_time or now, end)
+            for entry in self._tracker.all_entries()
+        )
+
+    def watched_count(self) -> int:
+        """Return the number of active jobs whose end is lost if nobody looks at the queue, while it can be read."""
+        return 0 if self._poller.error is not None else self._queue.watched_count()
+
     async def find(self, reference: str, *, is_shown: bool = True) -> TrackedJob:
         """Return a job by key or Slurm ID; ask Slurm for an unknown job.
 
@@ -122,6 +138,8 @@ class JobCatalog:
         ------
         JobNotFound
             The user has no such job.
+        ControllerError, CommandError
+            The job is not in the queue, and accounting gave no answer.
         """
         entry = self._tracker.find(reference) or await self._scan.get(reference)
         if entry is not None:
@@ -142,7 +160,7 @@ class JobCatalog:
         if not mine:
             raise JobNotFound(
                 f"You have no job {job}" + (", it belongs to another user." if records else "."),
-                hint="`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended.",
+                hint=_LIST_HINT,
             )
         entry = await self._from_directory(mine)
         if entry is None:
@@ -178,10 +196,20 @@ class JobCatalog:
                 entry.update_from_slurm(records, self._tracker.clock())
 
     async def _remembered(self, job: JobId) -> list[JobRecord]:
+        """Ask accounting about a job that is not in the queue; without an answer, it is not known whether it exists."""
         try:
-            return await self._client.history([job], 0)
-        except CommandError:
-            return []
+            return await self._client.accounting.history([job], 0)
+        except (CommandError, ControllerError) as error:
+            if has_no_accounting(error):
+                raise JobNotFound(
+                    f"You have no job {job}. If it ended a while ago, it is not known any more: "
+                    "this cluster keeps no accounting.",
+                    hint=_LIST_HINT,
+                ) from None
+            raise type(error)(
+                f"It is not known whether you have a job {job}: it is not in the queue, and {why_no_answer(error)}.",
+                hint=_LIST_HINT,
+            ) from None
 
     # -- query of the queue for one request
 

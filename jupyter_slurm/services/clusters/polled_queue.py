@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.client import SlurmClient, job_memory
 
 __all__ = ["PolledQueue"]
 
@@ -26,11 +28,14 @@ class PolledQueue:
 
     def __init__(self, client: SlurmClient, tracker: Tracker, scan: JobDirectoryScan, bus: EventBus) -> None:
         self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
+        self._memory: float | None = None  # unknown as yet
 
     async def poll_once(self) -> bool:
         """Read the job directories and the queue; return whether any job has changed."""
         await self._scan.refresh()
         changed = await self._tracker.poll()
+        if self._memory is None and self._unreported():
+            self._memory = await self._read_memory()
         if self._bus.is_watched:
             with contextlib.suppress(SlurmError):
                 await self.learn_names()
@@ -50,6 +55,34 @@ class PolledQueue:
             for entry in self._tracker.active()
             if entry.id is not None
         )
+
+    def memory(self) -> float:
+        """Return for how many seconds the end of a job is known that only the queue shows; infinite if there is none.
+
+        Where accounting keeps the ends, they can be read at any time.
+        """
+        return self._memory if self._memory is not None and self._unreported() else math.inf
+
+    def watched_count(self) -> int:
+        """Return the number of active jobs whose end is lost if nobody looks at the queue in time."""
+        return len(self._unreported()) if math.isfinite(self.memory()) else 0
+
+    def _unreported(self) -> list[TrackedJob]:
+        """Return the active jobs of jupyter_slurm without a runner that reports their end."""
+        return [
+            entry
+            for entry in self._tracker.active()
+            if entry.folder is not None and entry.id is not None and not (entry.reports_events or entry.is_step)
+        ]
+
+    async def _read_memory(self) -> float | None:
+        """Return for how many seconds Slurm remembers the end of a job; infinite with accounting, None if unknown."""
+        found = await self._client.cached_configuration()
+        if not found:
+            return None
+        if "slurmdbd" in found.get("AccountingStorageType", ""):
+            return math.inf
+        return job_memory(found) or None
 
     async def learn_names(self) -> None:
         """Ask once for the names of jobs submitted outside jupyter_slurm: the poll requests no free text."""

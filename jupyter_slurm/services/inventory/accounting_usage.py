@@ -46,6 +46,8 @@ class UsageReports:
         Default owner of the jobs.
     cost : mapping
         Prices of the site, from the profile.
+    count_known : callable
+        Returns how many jobs of the user ran in a period (seconds since the epoch), as far as jupyter_slurm knows.
     clock, monotonic : callable, optional
         Seconds since the epoch, and monotonic seconds.
     """
@@ -56,10 +58,11 @@ class UsageReports:
         user: str,
         *,
         cost: CostTable,
+        count_known: Callable[[float, float], int],
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._user, self._cost = client, user, cost
+        self._client, self._user, self._cost, self._count_known = client, user, cost, count_known
         self._clock, self._monotonic = clock, monotonic
         self._reports: dict[tuple[Any, ...], _Report] = {}
         self._gate = asyncio.Lock()
@@ -105,7 +108,24 @@ class UsageReports:
             "jobs": [cast("api.AccountedUsageJob", _plain(job.as_dict())) for job in jobs[-_MAX_LISTED_JOBS:]],
             "left_out": max(0, len(jobs) - _MAX_LISTED_JOBS),
             "cost": self._cost or None,
+            "note": "" if report.jobs else self._why_empty(account, start, end or now),
         }
+
+    def _why_empty(self, account: str | None, start: int, end: int) -> str:
+        """Return why a report has no job: nothing ran, or accounting does not have (or show) what ran."""
+        if account:
+            return (
+                f"Accounting shows no job of account {printable(account)} that ran in this period. "
+                "Many sites show only your own jobs."
+            )
+        said = f"Accounting has no job of {self._user} that ran in this period."
+        if known := self._count_known(start, end):
+            jobs = "1 job that ran" if known == 1 else f"{known} jobs that ran"
+            said += (
+                f" jupyter_slurm knows {jobs} in it, so accounting lags or does not record your jobs: "
+                "ask the administrators if this lasts longer than some minutes."
+            )
+        return said
 
     async def _report(self, start: int, end: int | None, account: str | None) -> _Report:
         asked = (start, end, account)

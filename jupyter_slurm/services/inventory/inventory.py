@@ -23,16 +23,24 @@ class Inventory:
         Queries Slurm.
     location : ClusterLocation
         User, limits of the query rate, and prices of the cluster.
+    count_known : callable
+        Returns how many jobs of the user ran in a period, as far as jupyter_slurm knows.
     clock : callable
         Seconds since the epoch.
     """
 
-    def __init__(self, client: SlurmClient, location: ClusterLocation, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: SlurmClient,
+        location: ClusterLocation,
+        count_known: Callable[[float, float], int],
+        clock: Callable[[], float],
+    ) -> None:
         user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock)
-        self.usage = UsageReports(client, user, cost=cost, clock=clock)
+        self.usage = UsageReports(client, user, cost=cost, count_known=count_known, clock=clock)
 
     async def stop(self) -> None:
         """Cancel running queries."""

@@ -346,4 +346,5 @@ class JobRecordFile(JsonObject):
     attempts: int | None = None
     job: SlurmJobRecord | None = optional_object(SlurmJobRecord)
     cancel: bool | None = None
+    seen_running: float | None = None
     end: EndRecord | None = optional_object(EndRecord)

@@ -1,14 +1,15 @@
-"""Causes of failures: an unsatisfiable dependency, the rank that failed first, the end of a process."""
+"""Causes of failures: an unsatisfiable dependency, the first failed rank, the end of a process, an unknown end."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
-from jupyter_slurm.errors import JobError, SlurmError, TransportError
+from jupyter_slurm.errors import JobEndUnknown, JobError, SlurmError, TransportError
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
@@ -19,7 +20,15 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["EndMarker", "had_from_end_marker", "note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
+__all__ = [
+    "EndMarker",
+    "had_from_end_marker",
+    "note_blame",
+    "ranks_from_end_marker",
+    "read_ranks",
+    "unknown_end",
+    "why_ended",
+]
 
 _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
@@ -124,6 +133,45 @@ def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
         said = f"The process did not start{why}." if entry.kind == "process" else f"Slurm did not start the step{why}."
         return JobError(said, hint=step)
     return _error_of_lost_process(entry, marker) if "lost" in marker else None
+
+
+async def unknown_end(transport: Transport, entry: TrackedJob, why: str) -> JobEndUnknown:
+    """Return the error of a job that has left the queue, with the last that is known of it.
+
+    Parameters
+    ----------
+    why : str
+        Why accounting does not have the end, without a full stop.
+    """
+    said = [f"How it ended is not known: it has left the queue, and {why}."]
+    seen, pending = entry.slurm.seen_running, entry.latest is not None and entry.latest.state.is_pending
+    if seen is not None:
+        said.append(f"It was last seen running at {_local_time(seen)}.")
+    elif pending:
+        said.append("It was last seen waiting in the queue.")
+    written = None if entry.is_array else await _last_output(transport, entry)
+    if written is not None:
+        said.append(f"Its output was last written at {_local_time(written)}.")
+    return JobEndUnknown(
+        " ".join(said), hint="Read the end of its output. If its results are missing, submit it again: job.resubmit()."
+    )
+
+
+async def _last_output(transport: Transport, entry: TrackedJob) -> float | None:
+    """Return when a job last wrote output, by the clock of the file's host; None if no output of it is found."""
+    times = []
+    for path in {path for path in entry.paths().values() if path}:
+        try:
+            found = await transport.stat(path)
+        except (FileNotFoundError, TransportError, ValueError):
+            continue
+        if found.size:
+            times.append(found.mtime)
+    return max(times, default=None)
+
+
+def _local_time(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
 def _error_of_slurm(message: str) -> JobError:

@@ -188,6 +188,7 @@ class TrackedJob:
             self.id = JobId.parse(job.id)
             self.slurm.submitted = job.submit_time
             self.submit_time = job.submit_time or self.submit_time
+            self.slurm.seen_running = record.seen_running
             self.state, self.error = JobState("PENDING"), None
             self.slurm.lose_sight(now)
         if end:
@@ -243,6 +244,16 @@ class TrackedJob:
         self.start_time = self.start_time or now
         return self.set_state(JobState("RUNNING"), now)
 
+    def note_running(self, *, again: bool = False) -> bool:
+        """Note in the record that a job runs whose end only the queue shows; return whether it has to be written."""
+        record, seen = self.record, self.slurm.seen_running
+        if record is None or seen is None or self.reports_events:
+            return False
+        if record.seen_running is not None and (not again or record.seen_running == seen):
+            return False
+        self.record = replace(record, seen_running=seen)
+        return True
+
     def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
         """Update the job from the runner's end marker, which comes first but does not see everything."""
         self.exit_code, self.end_time, self.runner.unverified = exit_code, end_time, not self.is_step
@@ -265,6 +276,8 @@ class TrackedJob:
             and self.reports_events
         ):
             return  # the runner's end marker came first; the queue follows in a moment
+        if chosen.state.is_running:
+            self.slurm.seen_running = now
         if not chosen.state.is_pending:
             self.start_time = chosen.start_time or self.start_time
         if chosen.state.is_finished:

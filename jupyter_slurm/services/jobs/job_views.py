@@ -108,6 +108,8 @@ class SlurmView:
         Whether Slurm was asked about this job alone: only then name and output of a foreign job are known.
     blame : str
         Jobs for which it waited in vain (services/jobs/failures.py).
+    seen_running : float or None
+        When the job was last seen running.
     tasks_read, tasks_saved : bool, float
         Whether the tasks in the job directory were read; ``tasks_saved`` is the time of the last write.
     """
@@ -121,6 +123,7 @@ class SlurmView:
     unknown_since: float | None = None
     described: bool = False
     blame: str = ""
+    seen_running: float | None = None
     tasks_read: bool = False
     tasks_saved: float = 0.0
 

@@ -84,20 +84,25 @@ class RecordWriter:
         finally:
             entry.submission.release_lock()
 
-    async def stop(self, arrays: Iterable[TrackedJob]) -> None:
+    async def _save_quietly(self, entry: TrackedJob) -> None:
+        await self.save(entry)
+
+    async def stop(self, active: Iterable[TrackedJob]) -> None:
         """Wait for running writes, and save the data that the next agent may not receive again.
 
         The time is limited: the connection may be down, and a user waits. Job directory and Slurm have the rest.
 
         Parameters
         ----------
-        arrays : iterable of TrackedJob
-            Jobs whose tasks are still to be saved.
+        active : iterable of TrackedJob
+            Jobs that are not over: the tasks of arrays are still to be saved, and when scripts were last seen running.
         """
-        writing = {
-            *self._saves,
-            *(asyncio.create_task(array_tasks.save(self._client.transport, entry)) for entry in arrays),
-        }
+        writing = {*self._saves}
+        for entry in active:
+            if entry.slurm.tasks:
+                writing.add(asyncio.create_task(array_tasks.save(self._client.transport, entry)))
+            if entry.note_running(again=True):
+                writing.add(asyncio.create_task(self._save_quietly(entry)))
         _, late = (
             await asyncio.wait(writing, timeout=_FINAL_WRITE_TIMEOUT_S)
             if writing

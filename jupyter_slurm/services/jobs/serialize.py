@@ -96,6 +96,8 @@ def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tu
         words, step = f"The node seems to have no {python} (exit code {_NOT_FOUND_EXIT_CODE}).", _PYTHON_HINT
     if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
         step = _FORGOTTEN_TEXT
+    elif entry.state == UNKNOWN and entry.error is not None:
+        words, step = entry.error.message, entry.error.hint
     return words, step
 
 

@@ -26,12 +26,14 @@ from jupyter_slurm.services.jobs.failures import (
     note_blame,
     ranks_from_end_marker,
     read_ranks,
+    unknown_end,
     why_ended,
 )
 from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
 
 if TYPE_CHECKING:
@@ -201,6 +203,8 @@ class Tracker:
     async def finish(self, entry: TrackedJob) -> None:
         """Save the end of a job in its durable form, and publish it."""
         if entry.folder is not None and entry.record is not None:
+            if entry.state == UNKNOWN and entry.error is None:
+                entry.error = await unknown_end(self.client.transport, entry, "its job ID is not known")
             entry.runner.ranks = await read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
             if entry.slurm.tasks:
@@ -213,7 +217,7 @@ class Tracker:
 
     async def stop(self) -> None:
         """Wait for running writes; see :meth:`RecordWriter.stop`."""
-        await self._recorder.stop(entry for entry in self.active() if entry.slurm.tasks)
+        await self._recorder.stop(self.active())
 
     # -- updates
 
@@ -281,6 +285,8 @@ class Tracker:
             self.store.forget(self.name, entry.folder.key)
             self.schedule_save(entry)
         self.publish(entry)
+        if entry.note_running():
+            self.schedule_save(entry)
         if (
             entry.slurm.tasks
             and entry.folder is not None
@@ -353,13 +359,13 @@ class Tracker:
         """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
         since = min((entry.submit_time or now for entry in entries), default=now) - 60
         ids = [entry.id for entry in entries if entry.id is not None]
+        why, lag = "accounting has no record of it", _ACCOUNTING_LAG_S
         try:
-            records = await self.client.history(ids, since)
-            lag = _ACCOUNTING_LAG_S
+            records = await self.client.accounting.history(ids, since)
         except ControllerError:
             return False
-        except CommandError:
-            records, lag = [], 0.0  # without accounting, the end stays unknown
+        except CommandError as error:
+            records, lag, why = [], 0.0, why_no_answer(error)
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
@@ -372,6 +378,7 @@ class Tracker:
             if await self.update_from_slurm(entry, told):
                 changed = True
             elif now - self._missing.setdefault(number, now) >= lag:
+                entry.error = entry.error or await unknown_end(self.client.transport, entry, why)
                 entry.set_state(UNKNOWN, now)
                 await self.finish(entry)
                 changed = True
@@ -379,13 +386,9 @@ class Tracker:
 
     async def _own_records(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
         """Return the records of the job's ID that belong to its script: requeued meanwhile, or not seen before."""
-        if entry.script_path is None:
+        if entry.script_path is None or entry.id is None:
             return []
-        try:
-            jobs = await self.client.submissions(entry.script_path, since)
-        except (ControllerError, CommandError):
-            return []
-        times = {submitted for job, submitted in jobs if entry.id is not None and job.job == entry.id.job}
+        times = await self.client.accounting.submit_times(entry.script_path, entry.id.job, since)
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 

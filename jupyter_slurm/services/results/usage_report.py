@@ -12,6 +12,7 @@ from jupyter_slurm.errors import CommandError, ControllerError, ParseError, Slur
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import is_owned
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.slurm.accounting import has_no_accounting, why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
 
 if TYPE_CHECKING:
@@ -71,8 +72,11 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
             if found is not None and found.elapsed is not None:
                 return "sacct", found
             notes.append("Accounting does not know the job yet. Try again in a minute.")
-        except (ControllerError, CommandError, ParseError):
-            notes.append("The cluster has no accounting (sacct).")
+        except (ControllerError, CommandError) as error:
+            none = has_no_accounting(error)
+            notes.append("The cluster has no accounting (sacct)." if none else f"No data: {why_no_answer(error)}.")
+        except ParseError:
+            notes.append("The answer of accounting (sacct) could not be read.")
         marker = await _marker(client, entry)
         if marker is not None:
             return "runner", marker

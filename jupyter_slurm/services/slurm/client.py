@@ -16,9 +16,10 @@ from jupyter_slurm.domain.environment_variables import is_inside_job, question_e
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue
+from jupyter_slurm.domain.queries import cluster, job_detail, queue
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.services.slurm.accounting import ACCOUNTING_COMMANDS, Accounting
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
@@ -31,6 +32,7 @@ __all__ = [
     "cluster_name",
     "decode_output",
     "is_silence",
+    "job_memory",
     "printable",
 ]
 
@@ -95,6 +97,7 @@ class SlurmClient:
         self.transport = transport
         self._location, self._env = location, dict(location.environment)
         self._timeout = timeout
+        self.accounting = Accounting(self._ask, location, timeout)
         self._warned_commands: set[str] = set()
         self._cached_configuration: dict[str, str] = {}
         self._tables: dict[str, tuple[OptionTable, str]] = {}
@@ -117,7 +120,7 @@ class SlurmClient:
             self._version = None
 
     async def query(self, argv: Sequence[str]) -> bytes:
-        """Return the answer to a query of the agent.
+        """Return the answer to a query of the agent; accounting has less time for it (:class:`Accounting`).
 
         Raises
         ------
@@ -128,9 +131,13 @@ class SlurmClient:
         ConfigError
             SLURM_CONF names a missing file.
         """
+        is_accounting = argv[0] in ACCOUNTING_COMMANDS
+        return await (self.accounting.query(argv) if is_accounting else self._ask(argv, self._timeout))
+
+    async def _ask(self, argv: Sequence[str], timeout: float) -> bytes:
         await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
-        done = await self.transport.run(argv, context=context, timeout=self._timeout)
+        done = await self.transport.run(argv, context=context, timeout=timeout)
         return self.check_result(argv, done).stdout
 
     async def act(self, argv: Sequence[str]) -> Completed:
@@ -195,8 +202,7 @@ class SlurmClient:
 
     async def min_job_age(self) -> float:
         """Return for how many seconds after its end the controller remembers a job; infinite if it never forgets."""
-        found = re.match(r"\d+", (await self.configuration()).get("MinJobAge", ""))
-        return (int(found[0]) or math.inf) if found else 0.0
+        return job_memory(await self.configuration())
 
     async def describe(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about a tracked job; return an empty list if slurmctld does not remember it."""
@@ -222,29 +228,6 @@ class SlurmClient:
             raise
         except CommandError:
             return []
-
-    async def history(self, jobs: Sequence[JobId], since: float) -> list[JobRecord]:
-        """Ask slurmdbd about jobs; unknown ones are left out.
-
-        Raises
-        ------
-        CommandError
-            There is no accounting.
-        """
-        mark = secrets.token_hex(8)
-        return job_history.parse_sacct(await self.query(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
-
-    async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
-        """Ask slurmdbd for the jobs of a script (its path): ID and time of submission, latest last.
-
-        Raises
-        ------
-        CommandError
-            There is no accounting.
-        """
-        mark = secrets.token_hex(8)
-        argv = job_history.submissions_argv(self._location.user, int(since), mark)
-        return job_history.parse_submissions(await self.query(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
@@ -362,6 +345,12 @@ def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
 
 def _output_text(done: Completed) -> str:
     return printable(decode_output(done.stderr)).strip() or f"exit code {done.exit_code}"
+
+
+def job_memory(configuration: Mapping[str, str]) -> float:
+    """Return for how many seconds after its end the controller remembers a job; infinite if always, 0 if unknown."""
+    found = re.match(r"\d+", configuration.get("MinJobAge", ""))
+    return (int(found[0]) or math.inf) if found else 0.0
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -47,6 +48,9 @@ class Poller:
         Source of the answers.
     min_interval, max_interval : float
         Bounds of the interval, in seconds.
+    memory : callable, optional
+        Returns for how many seconds Slurm remembers the end of a job that nobody else reports; infinite if there is no
+        such job. The interval stays at half of it or below, but not below the shortest.
     clock : callable, optional
         Monotonic seconds.
 
@@ -57,9 +61,15 @@ class Poller:
     """
 
     def __init__(
-        self, polled: Polled, *, min_interval: float, max_interval: float, clock: Callable[[], float] = time.monotonic
+        self,
+        polled: Polled,
+        *,
+        min_interval: float,
+        max_interval: float,
+        memory: Callable[[], float] = lambda: math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._polled, self._clock = polled, clock
+        self._polled, self._memory, self._clock = polled, memory, clock
         self.on_change: list[Callable[[], object]] = []
         self._min_interval, self._max_interval = min_interval, max(min_interval, max_interval)
         self.interval = min_interval
@@ -152,6 +162,8 @@ class Poller:
             if not self._polled.is_waited_for()
             else max(self._min_interval, min(_WAITED_FOR_S, self._max_interval))
         )
+        if self.error is None:  # a silent controller is asked less and less
+            longest = min(longest, max(self._min_interval, self._memory() / 2))
         return min(self.interval, longest)
 
     async def _poll_once(self) -> None:

@@ -94,7 +94,7 @@ class SubmissionLookup:
         """
         while True:
             try:
-                jobs = await self._client.submissions(entry.script_path or "", since - 60)
+                jobs = await self._client.accounting.submissions(entry.script_path or "", since - 60)
             except ControllerError:
                 raise
             except CommandError:  # there is no accounting

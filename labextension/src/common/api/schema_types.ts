@@ -860,6 +860,8 @@ export interface components {
             }[];
         };
         readonly AccountedUsage: {
+            /** @description Why there are no jobs; empty if there are some */
+            readonly note?: string;
             /** @description When accounting was asked */
             readonly asked_at: number;
             readonly start: number;
