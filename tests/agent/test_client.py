@@ -110,6 +110,7 @@ async def test_only_what_may_be_repeated_is_repeated(make_settings: Callable[...
             (lambda: client.get("/v1/clusters"), 4),
             (lambda: post(JOBS), 4),
             (lambda: post("/v1/clusters"), 4),
+            (lambda: post("/v1/clusters/far/connect"), 4),
             (lambda: post("/v1/clusters/local/commands"), 1),
             (lambda: post(f"{JOBS}/12/cancel"), 1),
             (lambda: post(f"{JOBS}/12/cancel", idempotent=True), 4),

@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 _ANSWER_TIMEOUT_S = 120.0
 # A stream sends a heartbeat every 15 s (agent.api.sse.HEARTBEAT_S); three missing ones mean a broken link.
 _STREAM_TIMEOUT_S = 50.0
+_REPEATABLE = ("/jobs", "/connect", "/disconnect")
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,13 @@ class AgentClient:
         """POST to a path ("/v1/…") and return the JSON answer.
 
         ``idempotent``: whether the call may be repeated if the agent ended meanwhile. By default a submission (which
-        has a key) and a registration may.
+        has a key), a registration and a login may.
         """
         from jupyter_slurm.agent.json_encoding import encode
 
         content = encode({} if json is None else json)
         if idempotent is None:
-            idempotent = path == "/v1/clusters" or path.endswith("/jobs")
+            idempotent = path == "/v1/clusters" or path.endswith(_REPEATABLE)
         answer = self._call("POST", path, params=params, timeout=timeout, content=content, repeat=idempotent).json()
         if path == "/v1/clusters":
             self._registered[content] = None
