@@ -143,6 +143,12 @@ def open_desk(way: Way) -> Callable[..., Any]:
 
 
 @pytest.fixture
+def desk_by() -> Callable[..., Any]:
+    """Return ``desk_by(way, cluster, folder, **settings)``, for tests with a host of their own."""
+    return desk_at
+
+
+@pytest.fixture
 def open_far_desk(remote_carrier: str, login_host: Any) -> Callable[..., Any]:
     """Return the same, for tests that make sense only over SSH."""
     return functools.partial(desk_at, Way(remote_carrier, login_host))

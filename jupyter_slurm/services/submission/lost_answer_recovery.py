@@ -14,7 +14,15 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
+from jupyter_slurm.errors import (
+    CommandError,
+    ControllerError,
+    JobError,
+    ParseError,
+    SlurmError,
+    SubmissionUnknown,
+    SubmitRefused,
+)
 from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -34,6 +42,7 @@ _MAX_ATTEMPTS = 3
 _RUNNING_CHECK_INTERVAL_S = 1.0
 _LOCK_CHECK_INTERVAL_S = 1.0
 _MAX_PAUSE_S = 60.0
+_MAX_REFUSED_CANCELS = 5
 _CANCEL_START_S = 6.0  # seconds; scancel tries again after five
 
 
@@ -90,7 +99,7 @@ class SubmissionRecovery:
     def start(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
         """Start the recovery of a submission whose answer is unknown."""
         entry.slurm.lose_sight(self._tracker.clock())
-        entry.error = _unheard(is_cancelled=entry.is_to_be_cancelled)
+        entry.error = sbatch_execution.awaited(is_cancelled=entry.is_to_be_cancelled)
         self._tracker.publish(entry)
         created = entry.record.created if entry.record else 0.0
         self._spawn(entry, self._run(_UnansweredSubmission(entry, plan, context, created)))
@@ -122,7 +131,7 @@ class SubmissionRecovery:
         entry.record = replace(entry.record, cancel=True)
         if entry.submission.lock is not None:
             self._tracker.schedule_save(entry)
-        entry.error = _unheard(is_cancelled=True)
+        entry.error = sbatch_execution.awaited(is_cancelled=True)
         self._tracker.publish(entry)
 
     def schedule_cancel(self, entry: TrackedJob) -> None:
@@ -221,7 +230,7 @@ class SubmissionRecovery:
             except (SlurmError, OSError) as error:
                 log.warning("submission %s: %s", case.entry.key, error)
                 said = error.message if isinstance(error, SlurmError) else str(error)
-                case.entry.error = _unheard(said, is_cancelled=case.entry.is_to_be_cancelled)
+                case.entry.error = sbatch_execution.awaited(said, is_cancelled=case.entry.is_to_be_cancelled)
                 self._tracker.publish(case.entry)
             await asyncio.sleep(pause)
             pause = min(_MAX_PAUSE_S, pause * 2)
@@ -307,9 +316,11 @@ class SubmissionRecovery:
             if has_run:  # a script, under an unknown ID
                 return await self._conclude(entry, UNKNOWN, None)
             if not is_certain:
-                return await (self._refuse(entry, _absent(answer)) if found.is_certain else self._lose(entry))
+                return await (
+                    self._refuse(entry, sbatch_execution.absence(answer)) if found.is_certain else self._lose(entry)
+                )
             if case.plan is None or case.context is None or case.attempt >= _MAX_ATTEMPTS or entry.is_to_be_cancelled:
-                return await self._refuse(entry, _absent(answer))
+                return await self._refuse(entry, sbatch_execution.absence(answer))
             await self._submit_again(case, case.plan, case.context)
 
     async def _answer(self, case: _UnansweredSubmission) -> SbatchAnswer | None:
@@ -364,37 +375,23 @@ class SubmissionRecovery:
         await sbatch_execution.execute(self._client.transport, plan, context, case.attempt, self._timeout)
 
     async def _cancel(self, entry: TrackedJob) -> None:
-        """Cancel a job whose cancellation preceded its ID; repeat the request to a silent controller."""
-        pause = 1.0
+        """Cancel a job whose cancellation preceded its ID; repeat the request, but a refused one only a few times."""
+        pause, refusals = 1.0, 0
         while not entry.is_finished:
             try:
                 await self.scancel(entry, str(entry.id))
             except SlurmError as error:
                 log.info("job %s is still to be cancelled: %s", entry.id, error.message)
-                await asyncio.sleep(pause)
-                pause = min(_MAX_PAUSE_S, pause * 2)
-                continue
+                refusals += isinstance(error, CommandError)
+                if refusals < _MAX_REFUSED_CANCELS:
+                    await asyncio.sleep(pause)
+                    pause = min(_MAX_PAUSE_S, pause * 2)
+                    continue
+                hint = f"The job continues. Try `%scancel {entry.id}`, or ask the administrators."
+                entry.error = JobError(f"Job {entry.id} was not cancelled: {error.message}", hint=hint)
+                self._tracker.publish(entry)
             if entry.record is not None:
                 entry.record = replace(entry.record, cancel=False)
                 self._tracker.schedule_save(entry)
             self._watcher.wake()
             return
-
-
-def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
-    if is_cancelled:
-        said = "sbatch has not answered yet. The job is cancelled as soon as it is found in the queue."
-        return SubmissionUnknown(said, hint=trouble)
-    return SubmissionUnknown(
-        "sbatch has not answered yet. jupyter_slurm is checking whether the job is in the queue"
-        + (f" ({trouble})." if trouble else "."),
-        hint="Do not submit the job again. It will be found as soon as the controller answers.",
-    )
-
-
-def _absent(answer: SbatchAnswer | None) -> SlurmError:
-    said = "; ".join(answer.remarks) if answer else "sbatch ended without an answer"
-    return ControllerError(
-        f"The job is not in the queue ({said}).",
-        hint="Run the cell again: there are no traces of a run.",
-    )

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.errors import (
+    ControllerError,
+    OptionError,
+    SlurmError,
+    SubmissionUnknown,
+    SubmitRefused,
+    UsageError,
+)
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT, blamed_variables
 from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
@@ -26,7 +33,9 @@ from jupyter_slurm.transport.tunnel import accepted_peer
 __all__ = [
     "ACCEPTED",
     "SbatchAnswer",
+    "absence",
     "await_answer",
+    "awaited",
     "execute",
     "foreign_cluster_error",
     "read_answer",
@@ -38,6 +47,7 @@ ACCEPTED = JobState("PENDING")
 """State of a job that sbatch has just accepted."""
 
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
+_MAX_VALUE_LENGTH, _SHOWN_LENGTH = 1024, 60  # characters
 _MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch prints little, and the job may write there, too
 _ID_LINE = re.compile(rb"^(?:Submitted batch job )?(\d+)(?:;(\S+)| on cluster (\S+))?\s*$", re.MULTILINE)
 
@@ -181,6 +191,27 @@ def foreign_cluster_error(job: JobId, cluster: str, configuration: Mapping[str, 
     )
 
 
+def awaited(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
+    """Return the error of a submission whose answer is still awaited, with the trouble on the way to it."""
+    if is_cancelled:
+        said = "sbatch has not answered yet. The job is cancelled as soon as it is found in the queue."
+        return SubmissionUnknown(said, hint=trouble)
+    return SubmissionUnknown(
+        "sbatch has not answered yet. jupyter_slurm is checking whether the job is in the queue"
+        + (f" ({trouble})." if trouble else "."),
+        hint="Do not submit the job again. It will be found as soon as the controller answers.",
+    )
+
+
+def absence(answer: SbatchAnswer | None) -> SlurmError:
+    """Return the error of a submission whose job is proved not to exist."""
+    said = "; ".join(answer.remarks) if answer else "sbatch ended without an answer"
+    return ControllerError(
+        f"The job is not in the queue ({said}).",
+        hint="Run the cell again: there are no traces of a run.",
+    )
+
+
 def refusal(
     answer: SbatchAnswer, argv: Sequence[str], cluster: str = "", env: Mapping[str, str] | None = None
 ) -> SlurmError:
@@ -212,7 +243,7 @@ def refusal(
         cluster = f"Remove it with `import os; {removed}`, or type the option on the line."
     return SubmitRefused(
         f"sbatch refused the job: {said}",
-        hint=cluster or _hint(said),
+        hint=cluster or _hint(said, argv),
         argv=list(argv),
         exit_code=answer.exit_code,
         stderr=printable(decode_output(answer.stderr)),
@@ -227,6 +258,20 @@ def _named_options(argv: Sequence[str]) -> set[str]:
         return set()
 
 
-def _hint(message: str) -> str:
+def _hint(message: str, argv: Sequence[str]) -> str:
     low = message.lower()
+    if "parameter too long" in low:
+        return _too_long(argv)
     return next((hint for sign, hint in _HINTS if sign in low), "`%%sbatch?` shows the options and examples.")
+
+
+def _too_long(argv: Sequence[str]) -> str:
+    """Return the hint for a value beyond Slurm's limit of 1024 characters (job_mgr.c); sbatch names no option."""
+    limit = "Slurm takes at most 1024 characters for a name, a comment or a path."
+    at = max(range(len(argv)), key=lambda index: len(argv[index]), default=0)
+    if not argv or len(argv[at]) <= _MAX_VALUE_LENGTH:
+        return f"{limit} Shorten the longest value of the #SBATCH lines and of the SBATCH_ variables."
+    option, sign, value = argv[at].partition("=")
+    if not (option.startswith("--") and sign):  # `-J VALUE`
+        option, value = (argv[at - 1] if at else argv[0]), argv[at]
+    return f"{limit} The value of {option[:_SHOWN_LENGTH]} has {len(value)}. Shorten it."

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.errors import SubmitRefused, UsageError
+from jupyter_slurm.errors import CommandError, SubmitRefused, UsageError
+from jupyter_slurm.services.submission import lost_answer_recovery
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
 
@@ -208,6 +209,38 @@ async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluste
     told = await faulty.job(job["key"])
     assert (told["finished"], told["known"]) == (False, False)
     await faulty.core.clusters.register(conf, faulty.env["PATH"])
+    await once(faulty, job)
+
+
+@pytest.mark.here_only("a PATH of this machine leads nowhere there")
+async def test_a_cancellation_that_slurm_refuses_again_and_again_ends_with_words(
+    own_cluster, faulty, tmp_path, monkeypatch
+):
+    """The job has no ID yet when it is cancelled; scancel is then refused each time."""
+    monkeypatch.setattr(lost_answer_recovery, "_MAX_PAUSE_S", 0.5)
+    path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
+    scancel = tmp_path / "bad" / "scancel"
+    scancel.parent.mkdir()
+    scancel.write_text(
+        f"#!/bin/sh\necho >> {tmp_path}/asked\n"
+        'echo "scancel: error: Kill job error on job id $1: Access/permission denied" >&2\nexit 1\n'
+    )
+    scancel.chmod(0o755)
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    conf = str(own_cluster.slurm_conf)
+    await faulty.core.clusters.register(conf, f"{scancel.parent}:{faulty.env['PATH']}")
+    try:
+        await faulty.core.cluster(faulty.id).actions.cancel(job["key"])
+        told = await faulty.until(job["key"], lambda j: j["error"] and "permission denied" in j["error"]["detail"])
+        assert (told["finished"], f"Job {told['id']} was not cancelled" in told["error"]["detail"]) == (False, True)
+        assert "The job continues" in told["error"]["hint"]
+        times = (tmp_path / "asked").read_text().count("\n")
+        await faulty.core.cluster(faulty.id).poller.wait_fresh(0.0)
+        assert times == (tmp_path / "asked").read_text().count("\n") == lost_answer_recovery._MAX_REFUSED_CANCELS
+        with pytest.raises(CommandError, match="permission denied"):
+            await faulty.core.cluster(faulty.id).actions.cancel(job["key"])
+    finally:
+        await faulty.core.clusters.register(conf, faulty.env["PATH"])
     await once(faulty, job)
 
 
