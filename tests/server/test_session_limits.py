@@ -1,4 +1,4 @@
-"""What a session sends to the proxy has a size: a page and a message of a WebSocket, each from a real server."""
+"""Tests of limits on the size of pages and WebSocket messages of a session, with real servers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.staging_rules import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -190,7 +190,7 @@ class Images:
         argv = [_PYTHON, cluster.submitter.runner_path("container/image_notes.py"), subject]
         done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LIST_TIMEOUT_S)
         try:
-            answer = await call_beside_loop(parse_json, done.stdout)
+            answer = await call_off_loop(parse_json, done.stdout)
         except (ValueError, RecursionError):
             answer = None
         if done.exit_code or not isinstance(answer, dict):

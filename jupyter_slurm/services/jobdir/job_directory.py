@@ -66,7 +66,7 @@ import fastjsonschema
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
@@ -157,7 +157,7 @@ class JobFolder:
             The file is torn, of a newer format, or too large to be jupyter_slurm's.
         """
         raw = await read_whole(transport, self.file("job.json"), _MAX_RECORD_BYTES)
-        return await call_beside_loop(self._parse, raw)
+        return await call_off_loop(self._parse, raw)
 
     def _parse(self, raw: bytes) -> JobRecordFile:
         try:

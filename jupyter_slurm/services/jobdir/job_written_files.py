@@ -6,7 +6,7 @@ import math
 from typing import Any, NoReturn
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["parse_untrusted", "read_untrusted", "read_whole"]
@@ -28,7 +28,7 @@ async def read_untrusted(transport: Transport, path: str, limit: int = _MAX_FILE
     ValueError
         The file is not JSON, or has NaN or infinite numbers, which browsers reject.
     """
-    return await call_beside_loop(parse_untrusted, await transport.read_owned(path, 0, limit))
+    return await call_off_loop(parse_untrusted, await transport.read_owned(path, 0, limit))
 
 
 async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE_BYTES) -> bytes:

@@ -13,7 +13,7 @@ from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]  # 
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, TypeVar
 
-__all__ = ["call_beside_loop", "parse_json"]
+__all__ = ["call_off_loop", "parse_json"]
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ class _Decoder(json.JSONDecoder):
 
 
 def parse_json(raw: bytes, *, errors: str = "strict", **hooks: Any) -> Any:
-    """Parse a document; a large one must be parsed in a thread, see :func:`call_beside_loop`.
+    """Parse a document; a large one must be parsed in a thread, see :func:`call_off_loop`.
 
     Parameters
     ----------
@@ -66,6 +66,6 @@ def parse_json(raw: bytes, *, errors: str = "strict", **hooks: Any) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-async def call_beside_loop(parse: Callable[[bytes], _T], raw: bytes) -> _T:
+async def call_off_loop(parse: Callable[[bytes], _T], raw: bytes) -> _T:
     """Return ``parse(raw)``, called in a thread if the document is large."""
     return parse(raw) if len(raw) <= _MAX_BYTES_AT_ONCE else await asyncio.to_thread(parse, raw)

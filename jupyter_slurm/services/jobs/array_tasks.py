@@ -26,7 +26,7 @@ from jupyter_slurm.runner.cell.sweep_parameters import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
@@ -140,7 +140,7 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     entry.slurm.tasks_read = True
     number = entry.id.job
     try:
-        tasks_to_api = await call_beside_loop(parse_json, await read_whole(transport, entry.folder.file(FILE)))
+        tasks_to_api = await call_off_loop(parse_json, await read_whole(transport, entry.folder.file(FILE)))
         found = [dict(zip(tasks_to_api["columns"], row, strict=True)) for row in tasks_to_api["rows"]]
         records = {int(row["task"]): _record(number, cast("_TaskRow", row)) for row in found}
     except FileNotFoundError:
@@ -224,7 +224,7 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
         return [], []
     path = entry.folder.file(SWEEP)
     try:
-        table = await call_beside_loop(parse_json, await read_whole(transport, path))
+        table = await call_off_loop(parse_json, await read_whole(transport, path))
         names, found = [str(name) for name in table["names"]], table["rows"]
         return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
     except (FileNotFoundError, ValueError, LookupError, TypeError) as error:

@@ -11,7 +11,7 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
@@ -131,7 +131,7 @@ async def read_job_values(transport: Transport, folder: JobFolder, limit: int) -
 async def sweep_table(transport: Transport, folder: JobFolder) -> api.Sweep | None:
     """Return the parameter table of a job in the form of a submission; None if there is no table."""
     try:
-        told = await call_beside_loop(parse_json, await read_whole(transport, folder.file(FILE)))
+        told = await call_off_loop(parse_json, await read_whole(transport, folder.file(FILE)))
         return {"names": told["names"], "rows": told["rows"]}
     except FileNotFoundError:
         return None

@@ -14,7 +14,7 @@ from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultC
 from jupyter_slurm.domain.untrusted_files import NEVER_COPIED, is_never_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
-from jupyter_slurm.services.jobdir.untrusted_json import call_beside_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
@@ -134,7 +134,7 @@ class FolderSync:
         """Return the last common state of both sides; empty if it was of another local folder."""
         path = posixpath.join(self.dest, staging_rules.STAGE_FOLDER_NAME)
         try:
-            noted = await call_beside_loop(parse_json, await self._transport.read(path, 0, _MAX_LISTING_BYTES))
+            noted = await call_off_loop(parse_json, await self._transport.read(path, 0, _MAX_LISTING_BYTES))
             if (noted["source"], noted["inode"]) != (self.source, self._inode):
                 return {}
             return {str(path): FileSignature(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}

@@ -19,8 +19,8 @@ from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, File
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
-from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost, Session
-from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, check_started, context_words, number
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, check_started, context_words, number, run_plain
 from jupyter_slurm.transport.ssh.shell.detached import (
     LARGE_BYTES,
     RemoteDetachedRun,
@@ -359,13 +359,12 @@ class SshTransport:
                 return  # the next connection ends the shell
             try:
                 await self._kill(shell.group)
+                self._pool.bury(shell)
+                return
             except (TransportError, paramiko.ChannelException):
                 if self._pool.is_stuck:
                     break
                 await asyncio.sleep(0.5)
-            else:
-                self._pool.bury(shell)
-                return
         self._link.drop()  # all sessions hang, and the server allows no more: the next connection ends them
 
     async def _kill(self, group: int) -> None:
@@ -378,25 +377,10 @@ class SshTransport:
             return
         channel = await self._link.open_session(_KILL_TIMEOUT_S)
         text = f"kill -s TERM -- -{group}; sleep 0.3; kill -s KILL -- -{group}"
-        await self._link.threads.call(lambda: _execute(channel, text))
-
-
-def _execute(channel: Session, text: str) -> None:
-    """Run a plain command in its own shell, and wait for its end."""
-    channel.settimeout(_KILL_TIMEOUT_S)
-    try:
-        channel.exec_command(f"exec /bin/sh -c '{text}'")
-        channel.recv(1)
-    except paramiko.ChannelException:
-        raise  # no such session is possible: nothing was run
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        raise LinkLost("The connection broke.") from error  # whether it ran is unknown: the next call repeats it
-    finally:
-        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-            channel.close()
+        await self._link.threads.call(lambda: run_plain(channel, text, _KILL_TIMEOUT_S))
 
 
 def _remaining_time(deadline: float | None, shell: Shell | None = None) -> float | None:
     """Return the remaining seconds, without the start of a fresh shell."""
-    extra = 0.0 if shell is None else shell.startup_duration
+    extra = shell.startup_duration if shell else 0.0
     return None if deadline is None else max(0.0, deadline + extra - time.monotonic())

@@ -155,7 +155,7 @@ export function isolationText(trans: TranslationBundle, isIsolated: boolean): st
   return isIsolated
     ? trans.__("Its page opens in a sandbox: it cannot act as you on this Jupyter server.")
     : trans.__(
-        "Its page shares the address of this Jupyter server: software on the node can act as you here.",
+        "Its page shares the address of this Jupyter server: software on the node can act as you on this server.",
       );
 }
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import paramiko
+
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Context
+from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 
-__all__ = ["ShellAnswer", "check_started", "context_words", "number", "shell_line", "split_notes"]
+__all__ = ["ShellAnswer", "check_started", "context_words", "number", "run_plain", "shell_line", "split_notes"]
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,18 @@ def _with_prelude(hint: str, answer: ShellAnswer) -> str:
     """Return advice about a missing command, with the output of the prelude that should provide it."""
     said = str(answer.prelude or "")
     return f"{hint} {said or 'Check `prelude` and `login_shell` under [shell] in the profile, which set the PATH.'}"
+
+
+def run_plain(channel: Session, text: str, timeout: float) -> None:
+    """Run a plain command in its own shell, and wait for its end."""
+    channel.settimeout(timeout)
+    try:
+        channel.exec_command(f"exec /bin/sh -c '{text}'")
+        channel.recv(1)
+    except paramiko.ChannelException:
+        raise  # no such session is possible: nothing was run
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise LinkLost("The connection broke.") from error  # whether it ran is unknown: the next call repeats it
+    finally:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            channel.close()
