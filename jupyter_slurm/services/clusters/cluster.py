@@ -160,7 +160,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop watching; jobs and running sbatch commands continue."""
-        asking = (self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
+        asking = (self.actions, self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
         working = (self.recovery, self.steps, self.poller, self.results, self.tracker)
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()

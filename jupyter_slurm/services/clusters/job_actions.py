@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JobActions"]
 
-_JOBS_PER_COMMAND = 50  # jobs in one command
+_JOBS_PER_COMMAND = 500  # jobs in one command: a user ends a sweep as fast as with scancel
+_JOBS_PER_TOKEN = 50  # the person has confirmed these actions: the rate limit is against loops, and counts commands
 _QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
 _UNKNOWN_STATE_HINT = "The state of the job may have changed. Refresh the list, then try again."
 _TIME_LIMIT_HINT = (
@@ -68,6 +69,7 @@ class JobActions:
     ) -> None:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
         self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
+        self._running: set[asyncio.Task[list[api.ActOnJobsResponseItem]]] = set()
 
     async def cancel(self, reference: str, signal: str | None = None) -> api.Job:
         """Cancel a job or send it a signal, then ask for its new state at once."""
@@ -111,13 +113,29 @@ class JobActions:
     ) -> list[api.ActOnJobsResponseItem]:
         """Apply an action to some jobs; return for each, in order, its error and its present state.
 
+        The action continues if the caller goes away, such as a page that is loaded again.
+
         Raises
         ------
         UsageError
             ``time_limit`` is missing or not valid, or it was given for another action.
         """
-        minutes = _minutes(act, time_limit)
+        task = asyncio.create_task(self._act(act, references, _minutes(act, time_limit)))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """End actions that still run."""
+        for task in tuple(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _act(self, act: str, references: Sequence[str], minutes: int | None) -> list[api.ActOnJobsResponseItem]:
         named = list(dict.fromkeys(references))
+        if sum(self._tracker.find(reference) is None for reference in named) > _MAX_CHECKED_JOBS:
+            with contextlib.suppress(SlurmError):
+                await self._poller.wait_fresh(0.0)  # one query instead of one for each job
         # Concurrently: Slurm is asked about unknown jobs, and one after the other could take minutes.
         found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
         cases = [one for one in found if isinstance(one, _JobAction)]
@@ -168,7 +186,8 @@ class JobActions:
         for some in _batches(cases):
             targets = {target: case for case in some for target in case.targets}
             try:
-                await self._client.cancels.acquire(len(targets) * ACTION_COSTS[act], max_wait=_QUEUE_TIMEOUT_S)
+                cost = math.ceil(len(targets) * ACTION_COSTS[act] / _JOBS_PER_TOKEN)
+                await self._client.cancels.acquire(cost, max_wait=_QUEUE_TIMEOUT_S)
                 done = await self._client.act(act_argv(act, list(targets), minutes))
             except SlurmError as error:
                 for case in some:

@@ -6,10 +6,8 @@ import { toProblem } from "../common/api/problem";
 import { identity, referenceOf } from "../common/api/records";
 import type { IJobsApi } from "./api";
 
-/**
- * Jobs of one request: those that Slurm limits wait for a few seconds, and a proxy gives up a request after a minute.
- */
-const JOBS_PER_REQUEST = 50;
+/** Jobs of one request: the agent carries it out, also if the page is closed. */
+const JOBS_PER_REQUEST = 10_000;
 
 interface IPendingActionsOptions {
   readonly api: IJobsApi;

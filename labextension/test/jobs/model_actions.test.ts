@@ -69,7 +69,7 @@ describe("what the model does with jobs", () => {
     );
   });
 
-  it("does the same with many jobs in few requests, and tells which were refused", async () => {
+  it("does the same with many jobs in one request of each cluster, and tells which were refused", async () => {
     const agent = new Agent();
     agent.known = [CLUSTER, { ...CLUSTER, id: "near" }];
     agent.table = [
@@ -82,7 +82,7 @@ describe("what the model does with jobs", () => {
     expect(model.jobs.map((each) => model.pendingAct(each))).toEqual(Array(61).fill("cancel"));
     await asked;
     const requests = agent.asked.filter((each) => each.startsWith("cancel "));
-    expect(requests.map((each) => each.split(",").length)).toEqual([1, 50, 10]);
+    expect(requests.map((each) => each.split(",").length)).toEqual([1, 60]);
     expect(model.failures.map((each) => [each.job.id, each.problem.detail])).toEqual([
       ["9", "not 9"],
       ["7", "not 7"],

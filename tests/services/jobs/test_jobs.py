@@ -177,6 +177,33 @@ async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path)
 
 
 @pytest.mark.here_only("commands like any other, which are tried there")
+async def test_many_jobs_are_cancelled_by_one_command_also_if_the_caller_goes_away(desk, monkeypatch):
+    """More jobs than the rate limit allows commands, all of a terminal; the caller is a page that is loaded again."""
+    by_hand = "for i in $(seq 300); do sbatch --parsable --hold -o /dev/null --wrap true; done"
+    jobs = subprocess.check_output(["sh", "-c", by_hand], env=desk.env, cwd="/", text=True).split()
+    assert len(jobs) == 300
+    await desk.until(jobs[-1], lambda j: j["state"] == "PENDING")
+    of = desk.core.cluster(desk.id)
+    run, commands = of.client.act, []
+
+    async def counted(argv):
+        commands.append(argv)
+        return await run(argv)
+
+    monkeypatch.setattr(of.client, "act", counted)
+    asked = asyncio.create_task(of.actions.act("cancel", jobs))
+    while not commands:
+        await asyncio.sleep(0)
+    asked.cancel()
+    pending = ["squeue", "--noheader", "--states=PENDING", "--format=%i"]
+    async with asyncio.timeout(60):
+        while set(jobs) & set((await of.client.transport.run(pending)).stdout.decode().split()):
+            await asyncio.sleep(0.1)
+        await desk.until(jobs[0], lambda j: j["state"] == "CANCELLED")
+    assert [argv[0] for argv in commands] == ["scancel"]
+
+
+@pytest.mark.here_only("commands like any other, which are tried there")
 async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypatch):
     sleep, later = "#!/bin/sh\nsleep 600\n", "--begin=now+1hour"
     running = (await desk.submit("import time\ntime.sleep(600)"))["id"]
