@@ -128,7 +128,8 @@ def _launch(args: argparse.Namespace) -> int:
 def _open_session(session: Session) -> None:
     """Forward a session to this machine, and print its address."""
     page = session.page()
-    print(f"{session.url}\nTo open it logged in, open this file in a browser: {page}" if page else session.url)
+    url = session.browser_url
+    print(f"{url}\nTo open it logged in, open this file in a browser: {page}" if page else url)
 
 
 def _await(session: Session) -> bool:

@@ -437,6 +437,7 @@ class Session(TypedDict):
     state: str  # submitted, pending, starting, ready, reconnecting, unreachable, ending, ended
     message: str
     url: str | None
+    browser_url: NotRequired[str | None]
     path: str
     command: Sequence[str] | None
     resume: NotRequired[int | None]

@@ -132,7 +132,7 @@ def test_a_sandboxed_session_works(
     page = context.new_page()
     answers: list[tuple[str, int]] = []
     page.on("response", lambda answer: answers.append((answer.url, answer.status)))
-    page.goto(f"{lab.url}{sessions[0]['session']['path'][1:]}")
+    page.goto(f"{lab.url}{sessions[1]['session']['path'][1:]}")
     expect(page.locator("#jp-main-statusbar")).to_be_visible()
     assert page.evaluate("window.origin") == "null"
     _session_works(page)
@@ -146,4 +146,41 @@ def test_a_sandboxed_session_works(
     ticket = address.partition("~")[2].partition("/")[0]
     assert len(ticket) == 43
     assert ticket not in log
+    page.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_page_on_a_local_port_shares_nothing_with_other_programs(
+    lab: Any, owner: Owner, sessions: list[dict[str, Any]], context: BrowserContext
+) -> None:
+    hostile, other = sessions
+    told = owner.open(hostile["key"])
+    url = told["session"]["browser_url"]
+    assert url == told["session"]["url"].replace("127.0.0.1", f"{hostile['key']}.localhost")
+    names = [lab.url, lab.url.replace("localhost", "127.0.0.1")]
+    page = context.new_page()
+    page.goto(f"file://{told['page']}")
+    expect(page.locator("#jp-main-statusbar")).to_be_visible()
+    assert page.url.startswith(f"{url}lab/workspaces/")
+    _session_works(page)
+    page.goto(f"{url}hostile")
+    for own in names:
+        assert attack(page, own, other["session"]["path"]) == {}
+    assert owner.harm() == []
+    seen = page.evaluate("async () => (await (await fetch(location.pathname + '-seen')).json()).cookies")
+    known = {cookie["name"] for name in names for cookie in context.cookies(name)}
+    assert [name for name in known if name.startswith("username-")]
+    assert not [cookie for text in seen for cookie in text.split("; ") if cookie.partition("=")[0] in known - {"_xsrf"}]
+    assert not known & {"hostile", f"username-{hostile['key']}-localhost"}
+    page.close()
+
+
+def test_a_browser_that_knows_no_such_name_opens_the_port(
+    owner: Owner, sessions: list[dict[str, Any]], context: BrowserContext
+) -> None:
+    told = owner.open(sessions[1]["key"])
+    page = context.new_page()
+    page.route(f"{told['session']['browser_url']}**", lambda route: route.abort("namenotresolved"))
+    page.goto(f"file://{told['page']}")
+    page.wait_for_url(f"{told['session']['url']}lab/**")
     page.close()

@@ -77,7 +77,7 @@ async function attack(own, other, written) {
     method, body, credentials: "include", headers: {"X-XSRFToken": xsrf(), "Content-Type": "application/json"}, ...more,
   });
   const file = JSON.stringify({type: "file", format: "text", content: "x"});
-  await attempt("read cookies", () => document.cookie);
+  await attempt("read cookies", () => location.host === new URL(own).host && document.cookie);
   await attempt("write a file", async () => (await send("api/contents/" + written, "PUT", file)).ok);
   await attempt("start a kernel", async () => (await send("api/kernels", "POST", "{}")).ok);
   await attempt("start a kernel unseen", async () => {
@@ -100,7 +100,7 @@ async function attack(own, other, written) {
   }));
   await attempt("keep its opener", () => window.opener && window.opener.document.title);
   for (const [name, scope] of [["above it", "/"], ["beside it", own.replace(/^[a-z]+:..[^/]*/, "")]]) {
-    await attempt("register a service worker " + name, () =>
+    await attempt("register a service worker " + name, () => location.host === new URL(own).host &&
       navigator.serviceWorker.register(location.pathname.replace(/[^/]*$/, "hostile.js"), {scope}));
   }
   await attempt("look into a frame", () => new Promise((resolve, reject) => {

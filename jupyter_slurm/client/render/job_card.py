@@ -256,7 +256,7 @@ def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, pr
     session = data.get("session")
     for note in notes(data, trouble, printed=printed or bool(panes)):
         said = escape(note)
-        if session and note in (session["url"], session["path"]):
+        if session and note in (session["url"], session.get("browser_url"), session["path"]):
             said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
         parts.append(f"<div{_MUTED_STYLE}>{said}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])

@@ -97,7 +97,7 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
         return []
     said, is_jupyter = [str(session.get("message") or ""), end_note(data, duration)], not session.get("command")
     if is_session_open(data):
-        said.append(str(session["url"]))
+        said.append(str(session.get("browser_url") or session["url"]))
         if path := session_path(session):
             said += [f"Or through this Jupyter server, {_isolation()}:", path]
         how = "opens it logged in" if is_jupyter else "opens it"

@@ -64,6 +64,11 @@ class Session(Job):
         return url
 
     @property
+    def browser_url(self) -> str | None:
+        """Return the local URL for a browser: its host name, KEY.localhost, keeps cookies of other programs away."""
+        return self._session.get("browser_url") or self.url
+
+    @property
     def path(self) -> str:
         """Return the permanent path, also below the Jupyter server through which the session was launched."""
         return str(self._session["path"])
@@ -112,8 +117,8 @@ class Session(Job):
             No route to the session exists.
         """
         page = self.page()
-        if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.url)):
-            hint = f"Open this file in your browser: {page}." if page else f"Open {self.url} in your browser."
+        if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.browser_url)):
+            hint = f"Open this file in your browser: {page}." if page else f"Open {self.browser_url} in your browser."
             if path := session_path(self._session):
                 hint = f"Open {path} at the URL of this Jupyter server."
             raise UsageError("No browser could be started on this computer.", hint=hint)

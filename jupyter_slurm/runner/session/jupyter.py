@@ -136,6 +136,8 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     port = proc.random_port()
     told: dict[str, object] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
+    # Programs on one host name share their cookies, whatever their ports: browsers use a name of the session's own.
+    told["local_hostnames"] = ["localhost", own_host(base_url)]
     # The user's own configuration files may set these for another Jupyter.
     told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
     by_token = {"token": token, "password": "", "password_required": False}
@@ -148,6 +150,11 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     told["identity_provider_class"] = "jupyter_server.auth.identity.PasswordIdentityProvider"
     password = {"hashed_password": "", "password_required": False}
     return {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": password, "ServerApp": told}
+
+
+def own_host(base_url: str) -> str:
+    """Return the name of this computer that only this session uses, from its key: browsers find it on the loopback."""
+    return base_url.rstrip("/").rpartition("/")[2] + ".localhost"
 
 
 def _remove(folder: str) -> None:
@@ -190,6 +197,7 @@ class JupyterServer:
         self.place = os.path.join(folder, "serving")
         self.runtime = os.path.join(self.place, "runtime")
         self.keeps = bool(place.job.get("resume"))
+        self.host = own_host(self.base_url)
         self.port = 0
         self.process: Any = None
 

@@ -142,6 +142,8 @@ class SessionRun:
         told.update(gpus=int(gpus) if gpus.isdigit() else 0, restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0))
         if door:
             told["door"] = door
+        if getattr(server, "host", ""):
+            told["host"] = server.host
         self.served = told
         self._put()
 

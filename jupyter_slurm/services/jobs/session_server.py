@@ -72,6 +72,8 @@ class SessionServer:
         Problems of the server.
     is_stale : bool
         Whether the runner has new warnings.
+    has_own_host : bool
+        Whether the server accepts requests for ``KEY.localhost``.
     """
 
     server: str
@@ -85,6 +87,7 @@ class SessionServer:
     token: str | None = None
     warnings: list[str] = field(default_factory=list)
     is_stale: bool = False
+    has_own_host: bool = False
 
 
 def session_path(prefix: str | None, key: str) -> str:
@@ -111,6 +114,7 @@ async def read_served(transport: Transport, folder: JobFolder) -> SessionServer 
         granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]), ready=float(told["time"]), port=port)
         server = f"{told['server']} {told['version']}".strip()[:100]
         found = SessionServer(server, port, float(told["time"]), granted, int(told["restarts"]))
+        found.has_own_host = bool(told.get("host"))
         found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_MAX_WARNINGS]]
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return SessionStart()

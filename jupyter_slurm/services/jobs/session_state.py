@@ -68,10 +68,13 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
     tunnel = served.tunnel.as_dict() if served and served.tunnel else None
     state, message = _state(entry, served, tunnel)
     url = tunnel["url"] if tunnel else None
+    url = url.rstrip("/") + request.base_url if url else None
+    own = f"http://{entry.key}.localhost:{tunnel['local_port']}{request.base_url}" if tunnel and url else None
     return {
         "state": state,
         "message": message,
-        "url": url.rstrip("/") + request.base_url if url else None,
+        "url": url,
+        "browser_url": own if served and served.has_own_host else url,
         "path": session_path(request.prefix, str(entry.key)),
         "server": served.server if served else None,
         "port": served.port if served else None,

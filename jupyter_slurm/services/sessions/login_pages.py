@@ -18,10 +18,16 @@ _PAGE_LIFETIME_S = 600.0  # seconds for which a login page exists: for one visit
 
 _PAGE = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
-<body onload="document.forms[0].submit()">
-<form method="post" action="{login}"><input type="hidden" name="token" value="{token}">
+<body>
+<form method="post" action="{login}" data-own="{own}"><input type="hidden" name="token" value="{token}">
 <input type="hidden" name="password" value="{token}"><input type="hidden" name="next" value="{base_url}">
-<noscript><button>Open the session</button></noscript></form></body></html>
+<noscript><button>Open the session</button></noscript></form>
+<script>
+const form = document.forms[0];
+fetch(form.dataset.own, {{mode: "no-cors"}}) // some browsers do not know such host names
+  .then(() => form.setAttribute("action", form.dataset.own), () => undefined)
+  .then(() => form.submit());
+</script></body></html>
 """
 
 
@@ -49,8 +55,10 @@ class LoginPages:
         for key in list(self._timers):
             self.remove(key)
 
-    def write(self, key: str, url: str, token: str) -> str:
+    def write(self, key: str, url: str, browser_url: str, token: str) -> str:
         """Write the login page of a session, for ten minutes; return its path.
+
+        The page logs in at the second URL if the browser knows its host name.
 
         Raises
         ------
@@ -58,7 +66,8 @@ class LoginPages:
             The page cannot be written, or other users could read it.
         """
         base_url = "/" + url.split("/", 3)[3]
-        page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
+        own = escape(f"{browser_url}login")
+        page = _PAGE.format(login=escape(f"{url}login"), own=own, token=escape(token), base_url=escape(base_url))
         path = self._path(key)
         try:
             make_private(self._folder)

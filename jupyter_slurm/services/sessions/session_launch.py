@@ -154,7 +154,7 @@ class Sessions:
         await self._reach(cluster, entry, is_requested=True)
         session, page = session_dict(entry), None
         if session is not None and session["command"] is None and (url := session["url"]):
-            page = await self._write_page(cluster, entry, url)
+            page = await self._write_page(cluster, entry, url, session.get("browser_url") or url)
         return {**job_dict(entry), "page": page}
 
     async def session_route(self, clusters: Iterable[SessionCluster], key: str) -> api.SessionWay:
@@ -333,12 +333,12 @@ class Sessions:
             served.error = error
             raise
 
-    async def _write_page(self, cluster: SessionCluster, entry: TrackedJob, url: str) -> str:
+    async def _write_page(self, cluster: SessionCluster, entry: TrackedJob, url: str, browser_url: str) -> str:
         """Write the login page: the token is in no command line and no history."""
         if entry.folder is None:
             raise not_a_session(entry)
         token = await read_token(cluster.client.transport, entry.folder)
-        return self._pages.write(str(entry.key), url, token)
+        return self._pages.write(str(entry.key), url, browser_url, token)
 
     @contextlib.contextmanager
     def _named(self, cluster: SessionCluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:

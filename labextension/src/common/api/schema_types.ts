@@ -412,6 +412,8 @@ export interface components {
             readonly message: string;
             /** @description Here, without its token: POST …/open logs in */
             readonly url: string | null;
+            /** @description The same for a browser: under a host name that no other program has, KEY.localhost, so that no cookies are shared. As url where the server takes no such name */
+            readonly browser_url?: string | null;
             /** @description Its path for life, also on the Jupyter server for whose base_url it was launched: that shows it to who is logged in there */
             readonly path: string;
             /** @description What serves, where it is no Jupyter */
