@@ -67,17 +67,24 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     done = slurm("open", "--no-browser", "second")
     assert (begun.returncode, done.returncode) == (1, 0), done.stderr
     where = re.search(
-        r"^(http://127\.0\.0\.1:8765/\S+)\nTo open it logged in, open this file in a browser: (.+)$",
+        r"^(http://[0-9a-f-]+\.localhost:8765/\S+)\nTo open it logged in, open this file in a browser: (.+)$",
         done.stdout,
         re.MULTILINE,
     )
     assert where, done.stdout
     url, page = where.groups()
+    key = url.rstrip("/").rpartition("/")[2]
+    assert url.startswith(f"http://{key}.localhost:8765/")
+    for_programs = url.replace(f"{key}.localhost", "127.0.0.1")
     assert os.stat(page).st_mode & 0o777 == 0o600
     token = re.findall(r'name="token" value="(\w+)"', Path(page).read_text())[0]
     assert token not in done.stdout + done.stderr
     with httpx.Client(trust_env=False, headers={"Authorization": f"token {token}"}) as client:
-        assert client.get(f"{url}api/contents").status_code == 200
+        assert client.get(f"{for_programs}api/contents").status_code == 200
+        host = {"Host": f"{key}.localhost:8765"}
+        assert client.get(f"{for_programs}api/contents", headers=host).status_code == 200
+        for other in ("elsewhere.example", f"x{key}.localhost", "other.localhost:8765"):  # DNS rebinding
+            assert client.get(f"{for_programs}api/contents", headers={"Host": other}).status_code == 403
         wait_for(lambda: kernel.value("training.state") == "ready", "the first")
         browser = home / "browser"
         browser.write_text('#!/bin/sh\ntr \'\\0\' \'\\n\' </proc/$$/cmdline >"$0.tmp" && mv "$0.tmp" "$0.argv"\n')
@@ -89,12 +96,12 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
         assert token not in argv
         # Each session has its own token.
         assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
-    wait_for(lambda: kernel.value("training.url") in kernel.text(asked), "its card")
+    wait_for(lambda: kernel.value("training.browser_url") in kernel.text(asked), "its card")
     assert re.search(r"Session \d+ \(training\): ready, on dgx01, .*1 GPU, jupyterlab \d", kernel.text(asked))
     assert "It ends when nobody has used it for 2:00:00." in kernel.text(asked)
     listed = slurm("sessions").stdout
     assert re.search(r"^NAME +STATE +JOBID +NODES +URL\n", listed)
-    assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(url)}$", listed, re.MULTILINE), listed
+    assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(for_programs)}$", listed, re.MULTILINE), listed
     assert "is running at" in slurm("log", "second").stdout
     os.kill(int(json.loads(slurm("agent", "status", "--json").stdout)["pid"]), signal.SIGKILL)
     wait_for(lambda: slurm("open", "--no-browser", "second").stdout.startswith(url), "it, from another agent")
@@ -106,7 +113,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.fullmatch(r"Stopped: Session \d+ \(third\)\n", stopped.stdout), stopped
     assert slurm("stop", "third").stdout.endswith("(third) had finished before.\n")
     assert "Nothing was stopped." in slurm("stop", "training", "nobody").stderr
-    assert slurm("open", "--no-browser").stdout.startswith(kernel.value("training.url")), "the only one"
+    assert slurm("open", "--no-browser").stdout.startswith(kernel.value("training.browser_url")), "the only one"
     over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
     assert (over["session"]["state"], over["state"]) == ("ended", "CANCELLED")
     assert [step["state"] for step in over["session"]["steps"]][-2:] == ["ready", "ended"]
