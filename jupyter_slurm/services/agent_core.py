@@ -62,7 +62,7 @@ class Core:
         sites = SiteContext(self._new_cluster, self.bus, self.users, login_folder, settings.poll_shortest, clock)
         self.clusters = ClusterRegistry(settings, sites)
         self.examinations = Examinations(self.clusters.site)
-        self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days, clock)
+        self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days)
         tunnel_folder = os.path.join(private, "tunnels")
         self.tunnels = Tunnels(settings, self.cluster, self.clusters.tunnel_ports, clock, tunnel_folder)
         self.images = Images(self.cluster)

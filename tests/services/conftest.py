@@ -108,13 +108,16 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
-    """Start a core whose folders are below ``folder``, unless the settings name others."""
+async def desk_at(
+    way: Way, cluster: Any, folder: Any, *, clock: Callable[[], float] = time.time, **settings: Any
+) -> AsyncIterator[Desk]:
+    """Start a core whose folders are below ``folder``, unless the settings name others; it reads the time of day from
+    ``clock``."""
     env = cluster.env()
     job_root = settings.pop("job_root", str(folder / "jobs"))
     runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short, for the paths of Unix sockets
     places = {"state_dir": str(folder / "state"), "runtime_dir": runtime, **way.settings(cluster, folder, job_root)}
-    core = Core(Settings(**{**places, **settings}))
+    core = Core(Settings(**{**places, **settings}), clock=clock)
     await core.start()
     try:
         if way.is_remote:

@@ -70,6 +70,7 @@ class Kernel:
     def start(self) -> None:
         """Start the kernel; may raise KernelStartError."""
         self._began = time.monotonic()
+        self._contained_at: float | None = None
         path = os.path.join(self.folder, "connection.json")
         self.sockets = self._make_sockets()
         told: dict[str, str | int] = {**self.sockets.connection_info(), "key": self.key.decode("ascii")}
@@ -168,12 +169,15 @@ class Kernel:
 
     @property
     def opens_for(self) -> float:
-        """Seconds since the kernel could open its sockets; a container delays this time."""
+        """Seconds since the kernel could open its sockets; a container delays this time.
+
+        The time of the file is not used: a file server may have written it, by another clock.
+        """
         if not self._settings.get("image"):
             return time.monotonic() - self._began
-        with contextlib.suppress(OSError):
-            return time.time() - os.stat(os.path.join(self.folder, start.HOW)).st_mtime
-        return 0.0
+        if self._contained_at is None and os.path.exists(os.path.join(self.folder, start.HOW)):
+            self._contained_at = time.monotonic()
+        return 0.0 if self._contained_at is None else time.monotonic() - self._contained_at
 
     @property
     def tail(self) -> str:

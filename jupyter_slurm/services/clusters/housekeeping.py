@@ -1,4 +1,7 @@
-"""Removal of data that is no longer needed, only from job directories whose jobs are known to be over."""
+"""Removal of data that is no longer needed, only from job directories whose jobs are known to be over.
+
+Ages are counted by the clocks of the cluster, which wrote the times: the clock of a laptop may be wrong by months.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import posixpath
+import secrets
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +19,7 @@ from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.cluster_clock import cluster_time
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.job_staging import Staging
 
@@ -48,17 +53,10 @@ class Housekeeping:
         Returns the clusters that answer now.
     days : float
         Age in days at which the directory of a finished job is removed; 0: never automatically.
-    clock : callable
-        Seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        reached: Callable[[], Iterable[CleanedCluster]],
-        days: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._reached, self._days, self._clock = reached, days, clock
+    def __init__(self, reached: Callable[[], Iterable[CleanedCluster]], days: float) -> None:
+        self._reached, self._days = reached, days
         self._daily: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
 
@@ -83,9 +81,14 @@ class Housekeeping:
         removed: list[str] = []
         kept = 0
         for cluster in self._reached():
-            before = self._clock() - days * _DAY_S
+            try:
+                now = await _cluster_time(cluster.tracker)
+            except (SlurmError, FileNotFoundError, ValueError) as error:
+                log.info("nothing is removed, because the time of the cluster is not known: %s", error)
+                kept += len(cluster.tracker.entries)
+                continue
             copies = StagedCopies(cluster.tracker, cluster.staging)
-            gone, left = await _clean(cluster.tracker, cluster.poller, copies, before, dry_run=dry_run)
+            gone, left = await _clean(cluster, copies, now, now - days * _DAY_S, dry_run=dry_run)
             removed += gone
             kept += left
         return {"removed": removed, "kept": kept}
@@ -103,17 +106,30 @@ class Housekeeping:
                 await asyncio.wait_for(self._arrived.wait(), _DAY_S)
 
 
+async def _cluster_time(tracker: Tracker) -> float:
+    """Return the present time by the clock of the login node, or by that of the file server if that is earlier."""
+    transport, probe = tracker.client.transport, f"{tracker.folder.path}/.{secrets.token_hex(8)}.tmp"
+    now = await cluster_time(transport) + 1.0  # the answer has whole seconds
+    try:
+        await transport.write(probe, b"")
+        now = min(now, (await transport.stat(probe)).mtime)
+        await transport.remove(probe)
+    except TransportError:
+        pass  # the disk may be full
+    return now
+
+
 async def _clean(
-    tracker: Tracker, watcher: Poller, copies: StagedCopies, before: float, *, dry_run: bool
+    cluster: CleanedCluster, copies: StagedCopies, now: float, before: float, *, dry_run: bool
 ) -> tuple[list[str], int]:
     """Remove the directories of jobs that ended before a given time.
 
     Parameters
     ----------
-    tracker, watcher, copies
+    cluster, copies
         Services of a cluster.
-    before : float
-        Seconds since the epoch.
+    now, before : float
+        Present time and latest time of an end, in seconds since the epoch by the clock of the cluster.
     dry_run : bool
         Only list the directories.
 
@@ -122,16 +138,17 @@ async def _clean(
     list of str, int
         Removed directories, and the number of those kept.
     """
+    tracker, watcher = cluster.tracker, cluster.poller
     if any(_is_old(tracker.whole(entry), before) for entry in tracker.entries.values()):
         try:
             await watcher.wait_fresh(within=0.0)  # a requeued job is not over
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
-            before = min(before, tracker.clock() - _DAY_S)  # a controller forgets finished jobs long before
+            before = min(before, now - _DAY_S)  # a controller forgets finished jobs long before
     removed, kept = list[TrackedJob](), list[TrackedJob]()
     old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
-        if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, dry_run=dry_run):
+        if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, before, dry_run=dry_run):
             kept.append(entry)
             if not entry.is_finished:
                 watcher.wake()
@@ -139,7 +156,7 @@ async def _clean(
         removed.append(entry)
     paths = [entry.folder.path for entry in removed if entry.folder]
     paths += await copies.remove(removed, kept, before, dry_run=dry_run)
-    return paths + await _remains(tracker, before, dry_run=dry_run), len(kept)
+    return paths + await _remains(tracker, min(before, now - _HOUR_S), dry_run=dry_run), len(kept)
 
 
 def _is_old(entry: TrackedJob, before: float) -> bool:
@@ -147,8 +164,12 @@ def _is_old(entry: TrackedJob, before: float) -> bool:
     return is_over and (entry.end_time or entry.submit_time or before) < before
 
 
-async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> bool:
-    """Remove a directory if its record also says that the job is over: another agent may know otherwise."""
+async def _is_over(tracker: Tracker, entry: TrackedJob, before: float, *, dry_run: bool) -> bool:
+    """Remove a directory if its record also says that the job is over: another agent may know otherwise.
+
+    If the end of a job is not known, the time of its submission counts, by the clock of the computer that submitted it.
+    Then the record must be old, too.
+    """
     if entry.folder is None:
         return False
     transport = tracker.client.transport
@@ -157,6 +178,8 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
         if not record.end:
             entry.recall(record, tracker.clock())
             tracker.add(entry)
+            return False
+        if entry.end_time is None and (await transport.stat(entry.folder.file("job.json"))).mtime > before:
             return False
     except FileNotFoundError:
         pass  # gone, or not a complete job directory
@@ -177,7 +200,6 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
 async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:
     """Remove unfinished job directories: the agent died, the disk was full, or the connection was closed."""
     transport, removed = tracker.client.transport, []
-    before = min(before, tracker.clock() - _HOUR_S)
     try:
         for name in await transport.list_dir(tracker.folder.path):
             path = f"{tracker.folder.path}/{name}"

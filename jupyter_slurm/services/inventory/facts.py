@@ -93,7 +93,8 @@ class ClusterFacts:
     def facts(self) -> Facts | None:
         """Return the known facts; None before the first answer, and after the last one has expired."""
         facts = self._facts
-        return facts if facts is not None and self._clock() - facts.collected_at < _MAX_AGE_S else None
+        # Facts from the future were noted when the clock was wrong.
+        return facts if facts is not None and 0 <= self._clock() - facts.collected_at < _MAX_AGE_S else None
 
     def refresh(self) -> None:
         """Query the facts in the background, if due."""

@@ -35,6 +35,7 @@ from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -357,7 +358,8 @@ class Tracker:
 
     async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
         """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
-        since = min((entry.submit_time or now for entry in entries), default=now) - 60
+        begun = min((entry.submit_time or now for entry in entries), default=now)
+        since = await earliest_on_cluster(self.client.transport, begun, now) - 60
         ids = [entry.id for entry in entries if entry.id is not None]
         why, lag = "accounting has no record of it", _ACCOUNTING_LAG_S
         try:

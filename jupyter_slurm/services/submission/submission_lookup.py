@@ -11,6 +11,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 
 __all__ = ["LookupResult", "SubmissionLookup"]
@@ -92,9 +93,10 @@ class SubmissionLookup:
 
         Without accounting, the job certainly never ran if it would have left its claim or its output.
         """
+        start = await earliest_on_cluster(self._client.transport, since, self._clock()) - 60
         while True:
             try:
-                jobs = await self._client.accounting.submissions(entry.script_path or "", since - 60)
+                jobs = await self._client.accounting.submissions(entry.script_path or "", start)
             except ControllerError:
                 raise
             except CommandError:  # there is no accounting
