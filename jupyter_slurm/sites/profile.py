@@ -31,6 +31,7 @@ from jupyter_slurm.domain.profile_tables import (
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile_lines import line_number, profile_names
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
+from jupyter_slurm.transport.local.trusted_file import check_trusted
 
 __all__ = [
     "Profile",
@@ -171,6 +172,7 @@ def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
     if _NAME.fullmatch(name):
         for folder in folders:
             path = os.path.join(folder, f"{name}.toml")
+            check_trusted(path, "The site profile")
             try:
                 with open(path, "rb") as file:
                     return path, file.read(_MAX_PROFILE_BYTES)

@@ -11,6 +11,7 @@ from typing import Final
 import paramiko
 
 from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.transport.local.trusted_file import check_trusted
 from jupyter_slurm.transport.ssh.config.algorithms import DEFAULTS, changed
 
 __all__ = ["plain_settings"]
@@ -44,6 +45,8 @@ def plain_settings(
     config.parse(io.StringIO("".join(f"{key} {value}\n" for key, value in forced.items() if value is not None)))
     files = [os.path.expanduser("~/.ssh/config"), _SYSTEM] if config_file is None else [config_file]
     for path in files:
+        if path == files[0] and config_file is None:
+            check_trusted(path, "The SSH configuration", with_folders=False)  # as OpenSSH does
         _read(config, path)
     try:
         found = config.lookup(name)

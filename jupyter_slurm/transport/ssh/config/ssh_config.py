@@ -5,6 +5,7 @@ Sources: ssh(1), ssh_config(5); ``ssh -G`` prints the configuration after Includ
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
@@ -16,6 +17,7 @@ from typing import Final
 
 from jupyter_slurm.errors import CommandMissing, ConfigError
 from jupyter_slurm.transport.local.transport import LocalTransport
+from jupyter_slurm.transport.ssh.config.config_trust import check_config_file
 from jupyter_slurm.transport.ssh.config.paramiko_config import plain_settings
 from jupyter_slurm.transport.ssh.config.proxy_jump import as_jump, parse_jump
 
@@ -138,6 +140,8 @@ async def resolve_route(
     if "@" in name:
         user, _, name = name.rpartition("@")
     forced = None if jump is None else (",".join(jump) or "none")
+    if config_file is not None:  # OpenSSH checks only the file that it reads by itself
+        await asyncio.to_thread(check_config_file, config_file)
     return await _Way(config_file).hops(name, user, port, forced)
 
 
