@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _status(settings: Any, args: argparse.Namespace) -> int:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.domain.slurm_values import counted
 
     try:
         with AgentClient.connect(settings, start=False) as client:
@@ -58,7 +59,7 @@ def _status(settings: Any, args: argparse.Namespace) -> int:
         _print(args, {"running": False, "detail": error.message}, f"{error.message}\n{error.hint}".strip())
         return 1
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info["started"]))
-    holds = ", ".join(f"{number} {kind}" for kind, number in info["holds"].items() if number) or "nothing"
+    holds = ", ".join(counted(number, kind) for kind, number in info["holds"].items() if number) or "nothing"
     text = (
         f"The agent is running since {since} ({info['host']}, process {info['pid']}).\n"
         f"Version {info['version']}, API {info['api']['major']}.{info['api']['minor']}. It holds: {holds}."

@@ -15,6 +15,7 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = [
     "Gres",
+    "counted",
     "format_memory",
     "format_time_limit",
     "parse_count",
@@ -47,6 +48,11 @@ _NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "NULL",
 _MAX_INDICES: Final = 4096
 _GRES = re.compile(r"(?P<body>[^()]*|[^()]*\(null\)[^()]*)(?P<extras>(?:\([^()]*\))*)")
 _INDICES = re.compile(r"\(IDX:([0-9,-]+)\)", re.ASCII)
+
+
+def counted(number: int, plural: str) -> str:
+    """Return a number with its noun: ``1 tunnel``, ``2 tunnels``. The plural ends with -s."""
+    return f"{number} {plural.removesuffix('s') if number == 1 else plural}"
 
 
 def parse_time_limit(text: str) -> int | None:

@@ -21,6 +21,7 @@ from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere, Leadership
+from jupyter_slurm.domain.slurm_values import counted
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class AgentHost:
         holds = {kind: number for kind, number in self._count_holders().items() if number}
         if only_idle and (holds or self.hosting != "daemon"):
             error = AgentError(
-                "The agent holds " + (", ".join(f"{n} {kind}" for kind, n in holds.items()) or "its process") + ".",
+                "The agent holds " + (", ".join(counted(n, kind) for kind, n in holds.items()) or "its process") + ".",
                 hint="Wait until it is idle, or stop it with `jupyter slurm agent stop`.",
                 holds=holds,
             )

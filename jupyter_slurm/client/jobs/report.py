@@ -38,15 +38,15 @@ class Report(dict[str, Any]):
         elapsed, limit, cpus = self["elapsed"], self["time_limit"], self["cpus"]
         rows = []
         if elapsed is not None:
-            share = f" ({elapsed / limit:.0%}) of {duration(limit)}" if limit else ""
+            share = f" ({_share(elapsed / limit)} of {duration(limit)})" if limit else ""
             rows.append(("time", f"{duration(elapsed)}{share}"))
         if self["cpu_time"] is not None:
             of = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
-            share = f": {self['cpu_efficiency']:.0%} of {of}" if self["cpu_efficiency"] is not None else ""
+            share = f": {_share(self['cpu_efficiency'])} of {of}" if self["cpu_efficiency"] is not None else ""
             rows.append(("CPU", f"{duration(self['cpu_time'])}{share}"))
         if self["memory_peak"] is not None:
             asked = self["memory_asked"]
-            share = f" ({self['memory_efficiency']:.0%}) of {format_size(asked)}" if asked else ""
+            share = f" ({_share(self['memory_efficiency'])} of {format_size(asked)})" if asked else ""
             rows.append(("memory", f"{format_size(self['memory_peak'])} at most{share}"))
         return [*rows, ("from", _SOURCES.get(self["source"], str(self["source"])))]
 
@@ -70,6 +70,12 @@ def format_size(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count / 1024:.0f} KiB"
+
+
+def _share(value: float | None) -> str:
+    """Return a share in percent; a small one is not shown as nothing."""
+    shown = f"{value or 0.0:.0%}"
+    return "less than 1%" if shown == "0%" else shown
 
 
 def _suggested(peak: int) -> str:

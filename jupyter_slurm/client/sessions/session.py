@@ -54,8 +54,11 @@ class Session(Job):
 
     @property
     def state(self) -> str:
-        """Return the state: submitted, pending, starting, ready, reconnecting, unreachable, ending, ended."""
-        return str(self._session["state"])
+        """Return the state: submitted, pending, starting, ready, reconnecting, unreachable or ending.
+
+        A finished session has the state of its job, as in all tables: CANCELLED, TIMEOUT, …
+        """
+        return session_state(self.data) or str(self.data["state"])
 
     @property
     def url(self) -> str | None:

@@ -101,9 +101,15 @@ def parse_accounted(output: bytes, mark: str) -> list[AccountedJob]:
     for row in delimited_records(output, mark, len(_FIELDS)):
         field = dict(zip(_FIELDS, row, strict=True))
         seconds = parse_count(field["ElapsedRaw"])
-        if seconds:
-            jobs.append(_job(field, seconds))
+        if seconds or _has_run(field):
+            jobs.append(_job(field, seconds or 0))
     return jobs
+
+
+def _has_run(field: Mapping[str, str]) -> bool:
+    """Return whether a job had resources: a pending job has none, and one that was cancelled before its start."""
+    is_pending = JobState.parse(field["State"]).is_pending
+    return not is_pending and bool(parse_tres(field["AllocTRES"])) and parse_epoch(field["Start"]) is not None
 
 
 def _job(field: Mapping[str, str], seconds: int) -> AccountedJob:

@@ -44,7 +44,11 @@ _MAX_CLOCK_LAG_S = 120.0  # seconds by which the clock of a node may be late
 _FIELDS = ("State", "StartTime", "EndTime", "PreemptTime")
 _ALIVE = ("RUNNING", "SIGNALING")
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-_SILENCE = ("Unable to contact", "timed out", "Zero Bytes", "Connection refused", "Connection reset", "connect failure")
+_SILENCE = (
+    *("Unable to contact", "timed out", "Zero Bytes", "Connection refused", "Connection reset", "connect failure"),
+    *("missing socket", "Message send failure", "Message receive failure", "Communication", "Insane message length"),
+    *("standby mode", "Rate limit exceeded", "Header lengths"),
+)
 _WORDS = {
     "preempted": "a job of higher priority takes the nodes",
     "time limit": "the time limit is near",

@@ -213,7 +213,8 @@ class Sessions:
         """Wait for the end of a session; query Slurm about this job alone if the rate limit allows."""
         pause = _CHECK_DELAYS_S[0]
         while not entry.is_finished:
-            await asyncio.sleep(pause)
+            with cluster.tracker.listening(entry) as changed, contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), pause)  # another query may have seen the end
             pause = min(_CHECK_DELAYS_S[1], pause * 2)
             cluster.poller.wake()
             if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_RESERVED_LOOKUPS):

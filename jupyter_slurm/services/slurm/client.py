@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import re
 import secrets
 import time
@@ -22,6 +21,7 @@ from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, Slu
 from jupyter_slurm.services.slurm.accounting import ACCOUNTING_COMMANDS, Accounting
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
+from jupyter_slurm.services.slurm.silence import is_silence
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = [
     "SlurmClient",
     "cluster_name",
     "decode_output",
-    "is_silence",
     "job_memory",
     "printable",
 ]
@@ -43,15 +42,6 @@ _SILENT_WAIT_S = 0.5  # seconds that a user's command may wait without a message
 
 # With one of these arguments a command contacts no daemon.
 _LOCAL_OPTIONS = frozenset({"--help", "--usage", "--version", "-V"})
-
-_SILENCE = re.compile(
-    rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted"
-    rb"|Connection (refused|reset|timed out)|Communication connection failure|Unexpected message received"
-    rb"|Transport endpoint is not connected"
-    rb"|Slurm temporarily unable to accept job|slurm_receive_msg|slurm_load_jobs error: Unable"
-    rb"|in standby mode|Slurm backup controller",
-    re.IGNORECASE,
-)
 
 _NOWHERE = re.compile(
     rb"could not establish a configuration source|unable to establish configuration source|resolve_ctls_from_dns_srv",
@@ -66,18 +56,6 @@ _MISTYPED = re.compile(rb"(unrecognized|invalid|ambiguous) option|requires an ar
 def decode_output(raw: bytes) -> str:
     """Decode what a command printed; odd bytes survive as surrogates."""
     return raw.decode("utf-8", "surrogateescape")
-
-
-def is_silence(stderr: bytes, argv: Sequence[str] = ()) -> bool:
-    """Return whether a command complains about a missing answer of a daemon, and not about a refusal.
-
-    Text from its command line (a partition named "Connection refused") that the complaint repeats does not
-    count.
-    """
-    for word in argv:
-        for quoted in _SILENCE.finditer(os.fsencode(word)):
-            stderr = stderr.replace(quoted[0], b"")
-    return _SILENCE.search(stderr) is not None
 
 
 class SlurmClient:

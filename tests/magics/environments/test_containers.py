@@ -145,7 +145,7 @@ def test_a_session_is_a_jupyter_in_the_image(
         assert ran.status == "ok", ran.traceback + kernel.value("files.log(50)")
         assert "debian_version" in httpx.get(kernel.value("files.url"), trust_env=False).text
         kernel.ok("files.stop()")
-        assert kernel.value("files.state") == "ended"
+        assert kernel.value("files.state") == "CANCELLED"
     kernel.ok("inside.stop()")
     wait_for(lambda: not docker.running(), "no container")
     ran = kernel.run(f"%slurm launch {where} -p devwork name=none env=lost\n")

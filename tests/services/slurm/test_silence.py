@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jupyter_slurm.services.slurm.client import is_silence
+from jupyter_slurm.services.slurm.silence import is_silence
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 
 
@@ -37,6 +37,24 @@ def test_words_of_the_command_line_are_not_the_commands_own(argv, said, silent):
         ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", False),
         ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
         ("sbatch: error: Batch job submission failed: Invalid partition name specified", True),
+        *(
+            (f"sbatch: error: Batch job submission failed: {said}", False)
+            for said in (
+                "Unexpected missing socket error",
+                "Message send failure",
+                "Message receive failure",
+                "Communication shutdown failure",
+                "Insane message length",
+                "Header lengths are longer than data received",
+                "Controller is in standby mode, try a different controller",
+                "Slurm backup controller in standby mode",
+                "Connection rejected by handler",
+                "Connection timed out establishing",
+                "Rate limit exceeded, please retry momentarily",
+                "Zero Bytes were transmitted or received",
+                "Unable to create job record, try again",
+            )
+        ),
         # The header and the environment are repeated too.
         ("sbatch: error: bad: Socket timed out\nsbatch: error: Batch job submission failed: Invalid qos", True),
         ("sbatch: error: Batch job submission failed: Connection refused\nsee https://wiki/Socket timed out", False),

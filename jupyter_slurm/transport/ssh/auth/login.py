@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError, Future
 
 import paramiko
 
+from jupyter_slurm.domain.slurm_values import counted
 from jupyter_slurm.errors import LoginDeclined, LoginFailed
 from jupyter_slurm.transport.ssh.auth.userauth import (
     InfoRequest,
@@ -299,7 +300,7 @@ class _Login:
         accident = {} if lost.refusal else {"reason": str(lost)}
         why = f"{lost}\n{said}".rstrip()
         return LoginFailed(
-            f"{self._host.label} ended the login after {self._attempts} attempts: {why}{self._list()}",
+            f"{self._host.label} ended the login after {counted(self._attempts, 'attempts')}: {why}{self._list()}",
             hint=hint,
             host=self._host.name,
             tried=self._used_methods,
