@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import current
@@ -10,10 +11,13 @@ from jupyter_slurm.client.clusters.slurm_command import run_command
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.domain.magic_line.parser import command_arguments
 from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.magics.error_pointer import pointing_at
 from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 __all__ = ["run"]
+
+_NAME = re.compile(r"\{\w+\}")
 
 
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> Table | CommandText | None:
@@ -22,4 +26,14 @@ def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> 
     with pointing_at(f"%{command} ", line):
         table, lookup = OptionTable.for_command(command), lookup_in(shell, local_ns)
         words = command_arguments(line, table, lookup, variables(line, cluster))
+        _check_defined(command, words)
     return run_command(cluster, [command, *words])
+
+
+def _check_defined(command: str, words: Sequence[str]) -> None:
+    """Refuse names without a value before the command does a part of its work, such as the cancellation of one job."""
+    if undefined := [word for word in words if _NAME.fullmatch(word)]:
+        raise UsageError(
+            f"{undefined[0]} has no value, so `{command}` was not run.",
+            hint="Define the variable in this notebook, or correct its name.",
+        )

@@ -55,6 +55,12 @@ def test_scancel_takes_jobs_and_lists(kernel: Any, waiting: Any) -> None:
     assert kernel.value("waiting.wait(check=False).state") == "CANCELLED"
 
 
+def test_scancel_cancels_nothing_if_a_name_has_no_value(kernel: Any, waiting: Any) -> None:
+    ran = kernel.run("%scancel {waiting} {undefined}")
+    assert "{undefined} has no value, so `scancel` was not run." in ran.traceback
+    assert kernel.value("waiting.state") == "PENDING"
+
+
 def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
     kernel.ok(
         "def ask():\n    inner = waiting\n    return get_ipython().run_line_magic('squeue', '-h -o %i -j {inner}')"

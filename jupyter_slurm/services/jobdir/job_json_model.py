@@ -336,6 +336,7 @@ class JobRecordFile(JsonObject):
     resume: int | None = None
     preemptible: bool | None = None
     advised: AdviceRecord | None = optional_object(AdviceRecord)
+    hold: bool | None = None
     run: Sequence[str] | None = None
     lease: LeaseRecord | None = optional_object(LeaseRecord)
     session: SessionRecord | None = optional_object(SessionRecord)

@@ -23,6 +23,7 @@ _Fields = dict[str, Any]  # some of the fields of ``api.Job``
 _NOT_FOUND_EXIT_CODE = 127
 _SIGNAL_EXIT_CODE_BASE = 128  # exit codes of programs killed by a signal are higher
 _PYTHON_HINT = "Give python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home directory."
+_HELD = "JobHeldUser"
 _FORGOTTEN_TEXT = (
     "Slurm keeps no record of tasks that were cancelled before they started. Run the task with its resubmit()."
 )
@@ -63,6 +64,8 @@ def _identity(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return the state, its reason, and the next step."""
+    if latest is None and entry.id and entry.record and entry.record.hold and entry.state.is_pending:
+        latest = JobRecord(entry.id, entry.state, reason=_HELD)  # Slurm has not been asked yet
     reason = latest.reason if latest and latest.reason != "None" else ""
     if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
         reason = ""  # the runner reports the start: the reason for waiting no longer holds

@@ -190,6 +190,7 @@ def _record(request: PlanRequest, chosen: Mapping[str, str | None], command: _Co
         work_dir=_work_dir(request.context.cwd, chosen.get("chdir")),
         slurm_version=list(request.version) if request.version else None,
         array="array" in chosen,
+        hold=True if "hold" in chosen else None,
         time_limit=_time_limit(chosen.get("time")),
         events=request.folder.events,
         outputs=command.outputs,

@@ -82,6 +82,8 @@ def _untrusted(path: str) -> tuple[str, str] | None:
             f"belongs to another user (uid {about.st_uid})",
             f"Copy the file into a folder of your own, or make it yours: `sudo chown {os.geteuid()} {path}`.",
         )
+    if stat.S_ISCHR(about.st_mode):
+        return None  # /dev/null, in place of a list of known hosts
     if stat.S_ISLNK(about.st_mode) or (stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX):
         return None  # in a folder with the sticky bit, only the owner of a file can replace it
     if about.st_mode & stat.S_IWOTH or (about.st_mode & stat.S_IWGRP and not _is_private_group(about.st_gid)):

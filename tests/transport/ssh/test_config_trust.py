@@ -66,7 +66,7 @@ async def test_a_configuration_that_others_can_change_is_refused_before_ssh_read
 
 @needs_ssh
 async def test_a_configuration_of_the_user_is_used(folder):
-    path, sign = evil_config(folder)
+    path, sign = evil_config(folder, "UserKnownHostsFile /dev/null")
     (host,) = await resolve_route("host", config_file=str(path))
     assert (host.user, sign.exists()) == ("me", True)
 
