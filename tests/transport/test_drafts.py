@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.transport.local.atomic_write import draft_name
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 
@@ -81,3 +84,19 @@ async def test_nothing_is_left_of_it_where_the_name_is_taken_or_the_transport_en
     await _prepared(transport, tmp_path)
     transport.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+async def test_the_draft_of_a_killed_process_goes_with_the_next_command(
+    transport: LocalTransport, tmp_path: Path
+) -> None:
+    made = "from jupyter_slurm.transport.local.atomic_write import FileDrafts; import os, signal, sys\n"
+    made += "FileDrafts().prepare(sys.argv[1]); os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", made, str(tmp_path)], check=False)
+    (left,) = _hidden(tmp_path)
+    foreign = [tmp_path / f".{'0' * 16}.tmp", tmp_path / ".of-somebody-else.tmp", tmp_path / draft_name()]
+    for path in foreign:
+        path.mkdir()  # of another machine, of another program, and of this process
+    await _run(transport, tmp_path / "first")
+    await _prepared(transport, tmp_path)
+    assert not left.exists()
+    assert all(path.exists() for path in foreign)

@@ -6,8 +6,12 @@ file takes longer than all other work of a submission; a rename takes almost no 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -15,9 +19,49 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.transport.local.files import lock, new_file, write_all
 
-__all__ = ["FileDraft", "FileDrafts"]
+__all__ = ["FileDraft", "FileDrafts", "draft_name", "remove_abandoned"]
 
 _PREPARED_FILES = 4  # files: the script, its record, and sbatch's two output streams
+
+
+def draft_name() -> str:
+    """Return a name for an unfinished file or folder. It tells later processes of this machine who is making it."""
+    return f".{_machine()}{os.getpid() & 0xFFFFFF:06x}{secrets.token_hex(2)}.tmp"
+
+
+def remove_abandoned(folder: str) -> None:
+    """Remove the drafts in a folder whose process, on this machine, was killed."""
+    named = re.compile(rf"\.{_machine()}([0-9a-f]{{6}})[0-9a-f]{{4}}\.tmp")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            match = named.fullmatch(name)
+            if match is not None and not _is_alive(int(match[1], 16)):
+                path = os.path.join(folder, name)
+                if os.path.isdir(path) and not os.path.islink(path):
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    os.unlink(path)
+
+
+@functools.cache
+def _machine() -> str:
+    """Return six digits for this boot of this machine, and for its process namespace, to which a process ID belongs."""
+    parts = [os.uname().nodename]
+    with contextlib.suppress(OSError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            parts.append(file.read())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:6]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 class FileDraft:
@@ -37,7 +81,7 @@ class FileDraft:
     """
 
     def __init__(self, parent: str, files: int = 0) -> None:
-        self._path = os.path.join(parent, f".{secrets.token_hex(8)}.tmp")
+        self._path = os.path.join(parent, draft_name())
         self._unnamed: list[int] = []
         self._named: list[int] = []
         os.mkdir(self._path, 0o700)
@@ -121,6 +165,7 @@ class FileDrafts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._prepared: dict[str, FileDraft] = {}
+        self._swept = set[str]()
         self._is_closed = False
 
     def new_folder(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
@@ -142,6 +187,10 @@ class FileDrafts:
         with self._lock:
             if self._is_closed or parent in self._prepared:
                 return
+            is_first = parent not in self._swept
+            self._swept.add(parent)
+        if is_first:
+            remove_abandoned(parent)
         try:
             draft = FileDraft(parent, _PREPARED_FILES)
         except OSError:

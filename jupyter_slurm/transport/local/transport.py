@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 import stat as stat_module
 import subprocess
@@ -16,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
-from jupyter_slurm.transport.local.atomic_write import FileDrafts
+from jupyter_slurm.transport.local.atomic_write import FileDrafts, draft_name
 from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetachedRun
 from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, mapped_errors, new_file
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
@@ -124,7 +123,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> None:
-            draft = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            draft = os.path.join(os.path.dirname(path), draft_name())
             with mapped_errors("write", path):
                 try:
                     with open(new_file(draft, mode), "wb") as file:
