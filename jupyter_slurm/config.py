@@ -125,6 +125,12 @@ class Settings(Configurable):
         help="First and last port of nodes of this computer's Slurm on which sessions may be reached, if its nodes "
         "accept neither ssh nor a step. If empty, none.",
     ).tag(config=True)
+    trust = Enum(
+        ["ask", "always", "never"],
+        "ask",
+        help="Whether values and displays of clusters over SSH may run code on this computer (pickles, scripts): ask "
+        "once for each cluster, always, or never. `trust` in a site profile replaces it for its cluster.",
+    ).tag(config=True)
     live_output = Bool(True, help="Show a job's output below its cell while the job runs.").tag(config=True)
 
     @validate("node_ports")

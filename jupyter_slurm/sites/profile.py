@@ -113,6 +113,8 @@ class Profile:
         Tables used until the cluster has answered: ``partitions``, ``accounts``, ``qos``, ``gpus``.
     notes : tuple of str
         Notes for its users.
+    trust : str or None
+        Whether values and displays may run code on this computer; None: as in the settings.
     vpn : mapping or None
         VPN that the local computer needs: ``name``, ``url``.
     """
@@ -145,6 +147,7 @@ class Profile:
     storage: StorageTable = field(default_factory=StorageTable)
     known: Mapping[str, TomlTable] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trust: str | None = None
     vpn: VpnTable | None = None
 
 
@@ -297,6 +300,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
         "notes": tuple(data.get("notes", ())),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
+        "trust": data.get("trust"),
     }
     return Profile(
         name, login["host"], slurm_conf=slurm.get("conf"), ports=(first, last), title=data.get("title", name), **chosen

@@ -256,7 +256,11 @@ class ArrayJob(Job, is_array=True):
             told = self._cluster.client.get(self._path("values"), params={"first": first})
             for task, content in told["values"]:
                 try:
-                    found = read_outputs(bytearray(base64.b64decode(content))) if content else self[task].outputs
+                    found = (
+                        read_outputs(bytearray(base64.b64decode(content)), self._cluster.name)
+                        if content
+                        else self[task].outputs
+                    )
                 except SlurmError:
                     continue
                 results[task] = {**dict.fromkeys(found.errors), **found}

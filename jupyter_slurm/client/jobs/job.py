@@ -271,7 +271,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
                 read_outputs,  # imports pickle and more; few jobs have values
             )
 
-            self._outputs = read_outputs(content)
+            self._outputs = read_outputs(content, self._cluster.name)
         return self._outputs
 
     def result(self, timeout: float | None = None) -> Any:

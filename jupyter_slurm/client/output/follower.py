@@ -8,10 +8,12 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.output.screening import screened
 from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, Timeline
 from jupyter_slurm.client.render.terminal import plain
 from jupyter_slurm.domain.ranks import has_ranks
@@ -65,7 +67,9 @@ class Follower:
         from_start: bool = False,
     ) -> None:
         self.data: api.Job = {**data}
-        self.timeline = Timeline(limit, display_limit, has_ranks=has_ranks(data))
+        self.timeline = Timeline(
+            limit, display_limit, has_ranks=has_ranks(data), screen=partial(screened, cluster.name)
+        )
         self.error: SlurmError | None = None
         self.trouble = ""
         self.ended = threading.Event()

@@ -174,7 +174,7 @@ class Printer:
             sys.stderr.write(f"\n… the rest of {stream} is not shown; the whole output is in {path}\n")
 
     def _show(self, message: DisplayMessage, size: int) -> None:
-        output = DisplayedOutput.from_message(message, size, 0)
+        output = DisplayedOutput.from_message(message, size, 0, self._follower.timeline.screen)
         if message.get("type") not in ("display", "update") or output is None:
             return
         self._display_limit -= size

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MimeBundle
 
-__all__ = ["DisplayMessages", "DisplayedOutput", "stream_position"]
+__all__ = ["DisplayMessages", "DisplayedOutput", "Screening", "stream_position"]
+
+Screening = Callable[["MimeBundle", "MimeBundle"], tuple["MimeBundle", "MimeBundle"]]
+"""Function that returns what is shown of the data and the metadata of a display."""
 
 _MAX_LINE_BYTES = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
 
@@ -40,12 +43,12 @@ class DisplayedOutput:
     after: int
 
     @classmethod
-    def from_message(cls, message: DisplayMessage, size: int, after: int) -> DisplayedOutput | None:
-        """Parse a message; return None if it is not a display."""
+    def from_message(cls, message: DisplayMessage, size: int, after: int, screen: Screening) -> DisplayedOutput | None:
+        """Parse a message; return None if it is not a display. ``screen`` decides what of it is shown."""
         data, metadata, name = message.get("data"), message.get("metadata"), message.get("id")
         if not isinstance(data, dict) or not isinstance(metadata, dict):
             return None
-        return cls(name if isinstance(name, str) else None, data, metadata, size, after)
+        return cls(name if isinstance(name, str) else None, *screen(data, metadata), size, after)
 
     @property
     def text(self) -> str:

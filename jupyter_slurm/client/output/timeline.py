@@ -12,7 +12,7 @@ from jupyter_slurm.client.render.rank_fold import RankedScreen, open_rank
 from jupyter_slurm.client.render.terminal import Screen
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.output.rich_output import DisplayMessage
+    from jupyter_slurm.client.output.rich_output import DisplayMessage, Screening
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline", "omitted_text"]
@@ -38,7 +38,10 @@ class Timeline:
         Whether the text is labelled with the ranks of the job.
     """
 
-    def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
+    def __init__(
+        self, limit: int, display_limit: int, *, has_ranks: bool = False, screen: Screening = lambda *display: display
+    ) -> None:
+        self.screen = screen
         self.omitted = 0
         self.is_full = False  # the job itself kept no further displays
         self._texts = {stream: TextStream(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
@@ -121,7 +124,7 @@ class Timeline:
         return ""
 
     def _show(self, message: DisplayMessage, size: int, *, is_update: bool) -> str:
-        output = DisplayedOutput.from_message(message, size, 0)
+        output = DisplayedOutput.from_message(message, size, 0, self.screen)
         if output is None:
             return ""
         if not is_update:

@@ -3,6 +3,7 @@
 The file has a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), and
 the pieces in the order of the header. An item of the header is one of::
 
+    {"kind": "safe", "name": …, "sizes": [of the JSON (``safe_form.py``), of each of its buffers]}
     {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers],
      "names": the names, if the pickle is a dict of several values}
     {"kind": "source", "name": …, "source": a function or class, "filename": its name in tracebacks,
@@ -10,7 +11,8 @@ the pieces in the order of the header. An item of the header is one of::
     {"kind": "import", "source": an import statement}
     {"kind": "error",  "name": …, "error": the reason why the value is missing}
 
-Each value is a separate pickle, so that an unreadable value does not affect the others. Values that share objects, such
+Values that a notebook gets are safe where their types allow it, because a pickle can run code where it is loaded.
+Each value is separate, so that an unreadable value does not affect the others. Values that share objects, such
 as a model and its optimizer, are one pickle, so that they share the objects on the remote side, too. Buffers (arrays)
 are written and read without copies. Python 3.8+; cloudpickle if installed.
 """
@@ -33,6 +35,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Mapping
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import PackedItem, ValuesHeader, ValuesItem
 
+try:  # a job loads its files by themselves
+    safe_form: Any = load("variables.safe_form")  # type: ignore[name-defined]
+except NameError:
+    from . import safe_form
+
+SizeLimitExceeded = safe_form.SizeLimitExceeded
 MAGIC = b"jupyter-slurm values 1\n"
 LEFT_OUT = "{} is not returned to the notebook: {}"
 
@@ -76,14 +84,6 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
         return found is value
 
 
-class SizeLimitExceeded(Exception):
-    """A value has at least ``size`` bytes, which exceeds the limit: its pickling was aborted."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"it has {size / 1e6:.1f} MB or more")
-        self.size = size
-
-
 class _Bounded(io.BytesIO):
     """File with a size limit in bytes."""
 
@@ -108,7 +108,8 @@ class PackedValue:
     Functions and classes of ``__main__`` in ``named`` exist on the remote side, which has their source. An object that
     merely has such a name does not count. Those that the values need are in ``met``. With ``compared``, ``parts`` holds
     the objects of the values by id, which also keeps the ids from being reused. Data to be copied is limited to
-    ``limit`` bytes; beyond that, :class:`SizeLimitExceeded` is raised.
+    ``limit`` bytes; beyond that, :class:`SizeLimitExceeded` is raised. With ``safe``, one value gets its safe form, if
+    it has one.
     """
 
     def __init__(
@@ -117,20 +118,32 @@ class PackedValue:
         named: dict[str, object] | None = None,
         compared: bool = False,
         limit: float = float("inf"),
+        safe: bool = False,
     ) -> None:
+        self.met: set[str] = set()
+        self.pieces: list[Any] = []
+        self.parts: dict[int, Any] = {}
+        self.item: ValuesItem = {"kind": "pickle", "name": ", ".join(values)}
+        try:
+            if not safe or len(values) > 1:
+                raise safe_form.NoSafeForm
+            self.pieces, self.parts = safe_form.encode(*values.values(), limit)
+            self.item["kind"] = "safe"
+        except safe_form.NoSafeForm:
+            self._pickle(values, named or {}, compared, limit)
+        self.item["sizes"] = [piece.nbytes for piece in self.pieces]
+
+    def _pickle(self, values: Mapping[str, object], named: dict[str, object], compared: bool, limit: float) -> None:
         buffers: list[pickle.PickleBuffer] = []
         file = _Bounded(limit)
         pickler = Pickler(file, protocol=5, buffer_callback=buffers.append)
         pickler.limit = limit
-        self.met: set[str] = set()
-        pickler.named, pickler.met = named or {}, self.met
+        pickler.named, pickler.met = named, self.met
         names, several = list(values), len(values) > 1
         pickler.dump(dict(values) if several else values[names[0]])
-        self.pieces: list[Any] = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
-        self.item: ValuesItem = {"kind": "pickle", "name": ", ".join(names)}
+        self.pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
         if several:
             self.item["names"] = names
-        self.item["sizes"] = [piece.nbytes for piece in self.pieces]
         self.parts = _parts(pickler) if compared else {}
 
     @property
@@ -274,12 +287,14 @@ def _is_header(header: Any) -> bool:
 
 
 def _is_item(item: dict[str, Any]) -> bool:
-    texts = {"pickle": ("name",), "source": ("name", "source", "filename"), "import": ("source",)}
-    texts["error"] = ("name", "error")
+    texts = {"safe": ("name",), "pickle": ("name",), "source": ("name", "source", "filename")}
+    texts.update({"error": ("name", "error"), "import": ("source",)})
     kind, sizes = item.get("kind"), item.get("sizes", [])
-    if kind not in ("pickle", "source", "import", "error") or not isinstance(sizes, list):
+    if not isinstance(kind, str) or kind not in texts or not isinstance(sizes, list):
         return False
-    whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (sizes or kind != "pickle")
+    whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (
+        sizes or kind not in ("safe", "pickle")
+    )
     names = item.get("names", ["-"])
     listed = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
     return bool(whole and listed) and all(isinstance(item.get(name), str) for name in texts[kind])
@@ -296,6 +311,8 @@ def unpack(item: ValuesItem, pieces: list[Any], header: ValuesHeader) -> dict[st
     if item["kind"] == "error":
         raise Unreadable(f"{item['name']}: {item['error']}")
     try:
+        if item["kind"] == "safe":
+            return {item["name"]: safe_form.decode(pieces)}
         value = pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - of this user's own job, or notebook
         return {name: value[name] for name in item["names"]} if "names" in item else {item["name"]: value}
     except ModuleNotFoundError as error:
@@ -356,7 +373,7 @@ def leave(path: str, names: list[str], namespace: dict[str, object], limit: int,
         try:
             if name not in namespace:
                 raise Unreadable("the cell ended without it")
-            found[name] = packed = PackedValue({name: namespace[name]}, named, len(names) > 1, limit)
+            found[name] = packed = PackedValue({name: namespace[name]}, named, len(names) > 1, limit, True)
             if packed.size > limit:
                 raise SizeLimitExceeded(packed.size)
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest

@@ -26,7 +26,7 @@ _CHUNK_BYTES: Final = 4 << 20  # bytes of a message, before base64 adds a third
 _MAX_MEMORY_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 1 << 20  # bytes for the table of contents of a snapshot
 _CHECK_INTERVAL_S: Final = 2.0  # seconds between two checks whether a silent kernel is still the same
-_PARTS: Final = ("values_file", "definitions", "packing", "transit")
+_PARTS: Final = ("safe_form", "values_file", "definitions", "packing", "transit")
 _UNFOLD: Final = """
 import sys, types
 package = types.ModuleType(name)

@@ -71,7 +71,11 @@ class Laptop:
         told = {"extends": replica.name} if replica.site.is_shipped else tomllib.loads(replica.site.profile)
         self.profile.write_text(tomli_w.dumps({**told, "login": {**told.get("login", {}), **said}}))
         places = {"runtime_dir": home / "run", "state_dir": home / "state", "job_root": home / "jobs"}
-        settings = {**{name: str(path) for name, path in places.items()}, "sites": [str(home / "sites")]}
+        settings = {
+            **{name: str(path) for name, path in places.items()},
+            "sites": [str(home / "sites")],
+            "trust": "always",
+        }
         (home / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         self.env |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": str(home), "JUPYTER_RUNTIME_DIR": str(home / "run")}

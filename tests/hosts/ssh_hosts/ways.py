@@ -51,7 +51,7 @@ class Way:
         said = {"host": self.host.name, "ssh_config": str(self.host.ssh_config), "carrier": self.carrier}
         slurm = {"conf": str(cluster.slurm_conf), "job_root": job_root}
         (sites / "far.toml").write_text(f"[login]\n{_toml(said)}\n[slurm]\n{_toml(slurm)}")
-        return {"job_root": str(folder / "laptop"), "sites": [str(sites)]}
+        return {"job_root": str(folder / "laptop"), "sites": [str(sites)], "trust": "always"}
 
 
 def _toml(values: dict[str, str]) -> str:

@@ -26,7 +26,7 @@ from jupyter_slurm.runner.variables.packing import TooLarge
 from jupyter_slurm.runner.variables.packing import packed as several
 from jupyter_slurm.services.jobdir.ownership import read_values
 
-FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values_file.py"))
+LOADER = str(resources.files("jupyter_slurm.runner").joinpath("loader.py"))
 
 
 def packed(name: str, value: object) -> tuple[dict, list]:
@@ -160,7 +160,7 @@ def test_what_is_too_large_is_not_pickled_to_its_end(tmp_path: Path) -> None:
 def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
     """Written by a process whose memory limit is below twice the size."""
     code = (
-        f"import sys; sys.path[:0] = [{os.path.dirname(FILE)!r}]\nimport pickle, resource, values_file as values\n"
+        f"import pickle, resource, runpy\nvalues = runpy.run_path({LOADER!r})['load']('variables.values_file')\n"
         "class Large:\n    def __init__(self): self.raw = bytearray(2**29 + 5)\n"
         "    def __reduce_ex__(self, _): return bytearray, (pickle.PickleBuffer(self.raw),)\n"
         "large = Large()\nlarge.raw[-1] = 9\n"
@@ -276,7 +276,7 @@ class Notebook:
         sent = parcel({"in": names}, self.names, 10**6)
         code = (
             "import sys, runpy, __main__\n"
-            f"runpy.run_path({FILE!r})['bring'](sys.argv[1], vars(__main__))\n"
+            f"runpy.run_path({LOADER!r})['load']('variables.values_file').bring(sys.argv[1], vars(__main__))\n"
             "print(eval(sys.argv[2]))\n"
         )
         with sent.on_disk() as told:
