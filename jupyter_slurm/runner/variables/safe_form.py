@@ -266,7 +266,7 @@ class _Decoder:
         if name not in _TENSORS:
             raise ValueError(f"a tensor of {name}")
         data, kind = self._pieces[number], getattr(torch, name)
-        flat = torch.frombuffer(data, dtype=kind) if len(data) else torch.empty(0, dtype=kind)
+        flat = torch.frombuffer(bytearray(data), dtype=kind) if len(data) else torch.empty(0, dtype=kind)
         return flat.reshape(shape).requires_grad_(requires_grad)
 
     def _read_frame(self, index: Any, names: Any, columns: list[Any]) -> Any:
