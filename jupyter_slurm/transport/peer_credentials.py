@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import struct
+import subprocess
 import sys
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT, _LISTEN = 1, 4, 5, 8, 10
 _CONNECTED = (_ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT)  # also after one end has closed its outgoing direction
 
+_LSOF_TIMEOUT_S = 10.0
+
 
 def peer_uid(sock: Any) -> int | None:
     """Return the user ID of the peer of a connected socket.
@@ -31,18 +35,19 @@ def peer_uid(sock: Any) -> int | None:
     Returns
     -------
     int or None
-        -1 if the peer is gone or unknown on a system that can identify peers; None if the system cannot.
+        -1 if the peer is gone, unknown, or the system names only own processes and the peer is none of these; None if
+        the system cannot identify the peers of Unix sockets.
     """
     try:
         if sock.family == socket.AF_UNIX:
             return _unix_peer(sock)
-        return _tcp_peer(sock) if sys.platform == "linux" else None
+        return _tcp_peer(sock) if sys.platform == "linux" else _listed_peer(sock)
     except (OSError, ValueError):
         return -1
 
 
 def is_same_user(sock: Any) -> bool:
-    """Return whether the peer is the same user; if unknown, the directory's mode and the secret must protect."""
+    """Return whether the peer is the same user; if unknown, the mode of a Unix socket's directory must protect."""
     return peer_uid(sock) in (None, os.geteuid())
 
 
@@ -84,6 +89,24 @@ def _tcp_peer(sock: Any) -> int | None:
         found = _read_table(far, near)
     # A socket without an inode is no longer open in any process, and the kernel reports root as its owner.
     return -1 if found is None or not found.inode or found.state not in (*_CONNECTED, _LISTEN) else found.uid
+
+
+def _listed_peer(sock: Any) -> int:
+    """Search the sockets of own processes for the peer, without sock_diag: lsof(8) names these on macOS and the BSDs.
+
+    A connection that is not yet accepted belongs to nobody. It will belong to who listens on exactly this address.
+    """
+    near, far = (f"{host}:{port}" for host, port in (sock.getsockname(), sock.getpeername()))
+    program = shutil.which("lsof") or shutil.which("lsof", path="/usr/sbin:/sbin:/usr/local/sbin")
+    if program is None:
+        return -1
+    argv = [program, "-nP", "-a", "-u", str(os.geteuid()), f"-iTCP@{far}", "-Fn"]
+    try:
+        told = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LSOF_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return -1
+    names = told.stdout.decode("ascii", "replace").splitlines()
+    return os.geteuid() if f"n{far}->{near}" in names or f"n{far}" in names else -1
 
 
 class _SocketEntry(NamedTuple):

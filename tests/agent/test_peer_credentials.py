@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport import peer_credentials
-from jupyter_slurm.transport.peer_credentials import peer_uid
+from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
 
 _STRANGER = 12345
 
@@ -144,7 +145,7 @@ def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
 ) -> None:
     """Check that a user's client recognises a busy agent, although the kernel reports root until it accepts."""
     code = (
-        "import sys; from jupyter_slurm.transport.peer_credentials import peer_uid"
+        "import sys; from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid"
         + _BECOME
         + """
 sock.bind(address); sock.listen()
@@ -163,6 +164,30 @@ print(peer_uid(near), peer_uid(far))
         with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as near:
             assert peer_uid(near) == _STRANGER
         process.communicate(timeout=60)
+
+
+@pytest.mark.skipif(shutil.which("lsof") is None, reason="needs lsof")
+def test_a_peer_is_named_by_lsof_on_other_systems(
+    monkeypatch: pytest.MonkeyPatch, run_python: Callable[..., subprocess.Popen[str]]
+) -> None:
+    monkeypatch.setattr(peer_credentials.sys, "platform", "darwin")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as near:
+            assert is_same_user(near), "not accepted yet: the listener will have it"
+            with server.accept()[0] as far:
+                assert is_same_user(far)
+                assert is_same_user(near)
+                monkeypatch.setattr(peer_credentials.shutil, "which", lambda *_, **__: None)
+                assert not is_same_user(far), "nobody says whose it is"
+                monkeypatch.undo()
+                monkeypatch.setattr(peer_credentials.sys, "platform", "darwin")
+        if os.geteuid() == 0:
+            with run_python(_BECOME + "sock.connect(address); print(flush=True); sys.stdin.read()", "tcp",
+                            str(server.getsockname()[1]), stdin=subprocess.PIPE) as process:  # fmt: skip
+                with server.accept()[0] as far:
+                    assert peer_uid(far) == -1
+                    assert not is_same_user(far)
+                process.communicate(timeout=60)
 
 
 def test_a_peer_that_is_gone_is_nobody() -> None:

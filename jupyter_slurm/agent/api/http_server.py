@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from jupyter_slurm.runner.refusals import RefusalCount
 from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
 
 __all__ = ["AgentServer", "Connection", "Request"]
@@ -78,7 +79,8 @@ class Connection(asyncio.Protocol):
             self._transport.set_write_buffer_limits(high=0)  # drain waits until all data is sent
             return
         uid = peer_uid(self.socket)
-        _log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
+        if uid != -1 and (told := self._server.refused.add()):
+            _log.warning("refused a connection of user %s%s", uid, told)
         self.disconnect()
 
     def data_received(self, data: bytes) -> None:
@@ -251,6 +253,7 @@ class AgentServer:
     def __init__(self, create_exchange: Callable[[Connection], Request], on_closed: Callable[[object], None]) -> None:
         self.create_exchange, self.on_closed = create_exchange, on_closed
         self.connections: set[Connection] = set()
+        self.refused = RefusalCount()  # connections of other users
         self._listening: asyncio.Server | None = None
 
     async def listen(self, listener: socket.socket) -> None:

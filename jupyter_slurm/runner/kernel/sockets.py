@@ -105,6 +105,14 @@ class Ports:
         if not self._is_ours(port):
             raise ConnectionRefusedError(f"the kernel does not listen on port {port} of {_HOST}")
         sock = socket.create_connection((_HOST, port), _CONNECT_TIMEOUT_S)
+        try:
+            is_still_ours = self._is_ours(port)  # another process may have taken the port in between
+        except BaseException:
+            sock.close()
+            raise
+        if not is_still_ours:
+            sock.close()
+            raise ConnectionRefusedError(f"the kernel no longer listens on port {port} of {_HOST}")
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock

@@ -15,6 +15,7 @@ from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection, gpus_to_api
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.pending_prompts import PromptQueue
+from jupyter_slurm.services.elapsed_time import AgeTimer
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_owned_folder
 from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location
@@ -87,7 +88,7 @@ class Site:
         self.arrival: list[Finding] = []  # findings of the last login; appended by another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: AgeTimer | None = None
         self._state, self._since, self._message = "disconnected", self._clock(), ""
 
     @property
@@ -252,7 +253,7 @@ class Site:
         if self.profile.max_age is not None:
             since = carried.link.since or self._clock()  # the login may be older than this process
             left = max(0.0, self.profile.max_age - (self._clock() - since))
-            self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
+            self._expiry = AgeTimer(left, self._expire)
         self._set_state("connected", "")
         return cluster
 

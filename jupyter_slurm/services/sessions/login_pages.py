@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import secrets
@@ -10,6 +9,7 @@ import stat
 from html import escape
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.elapsed_time import AgeTimer
 from jupyter_slurm.transport.local.files import make_private
 
 __all__ = ["LoginPages"]
@@ -42,7 +42,7 @@ class LoginPages:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # removal of each page, by key of the session
+        self._timers: dict[str, AgeTimer] = {}  # removal of each page, by key of the session
 
     def sweep(self) -> None:
         """Remove the pages of a killed agent: other users may have the ports by now."""
@@ -83,7 +83,7 @@ class LoginPages:
             ) from error
         if before := self._timers.get(key):
             before.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(_PAGE_LIFETIME_S, self.remove, key)
+        self._timers[key] = AgeTimer(_PAGE_LIFETIME_S, lambda: self.remove(key))
         return path
 
     def remove(self, key: str) -> None:

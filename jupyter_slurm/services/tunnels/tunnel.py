@@ -23,6 +23,7 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
+from jupyter_slurm.services.elapsed_time import elapsed
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.lookup import JobLookup
@@ -230,7 +231,7 @@ class Tunnel:
         if goal != self.goal:  # requeued, to another node
             self.goal, self._ready = goal, None
         way = await reach.find_route(goal, is_requested=is_requested)
-        since, era = time.monotonic(), self._era
+        since, era = elapsed(), self._era
         try:
             address = await self._threads.call(lambda: way.find(self.spec.port))
             self._is_proven = True
@@ -278,7 +279,7 @@ class Tunnel:
         seconds,
         while another process continues one of the program's connections.
         """
-        is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROOF_AGE_S
+        is_fresh = ready.era is self._era and elapsed() < ready.since + _PROOF_AGE_S
         return ready.route.is_alive and (is_fresh or ready.route.proof_lasts)
 
     # -- in threads

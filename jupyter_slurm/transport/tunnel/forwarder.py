@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.runner.refusals import RefusalCount
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.local.detached import DetachedProcesses
 from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
@@ -68,6 +69,7 @@ class Forwarder:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
+        self._refused, self._delays = RefusalCount(), RefusalCount()
         self._workers = DetachedProcesses()  # a reused thread costs a connection less than a new one
         self._waker, self._wakes = socket.socketpair()
         name = listener.getsockname()
@@ -115,14 +117,16 @@ class Forwarder:
                 sock, _ = self._listener.accept()
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM) and not self._is_closed:
-                    log.warning("a connection to a tunnel waits: %s", error.strerror)
+                    if told := self._delays.add():
+                        log.warning("a connection to a tunnel waits: %s%s", error.strerror, told)
                     time.sleep(_RETRY_INTERVAL_S)
                 return
             sock.setblocking(True)
             if not is_same_user(sock):
                 uid = peer_uid(sock)
                 # The user of a connection that has already broken is unknown.
-                log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
+                if uid != -1 and (told := self._refused.add()):
+                    log.warning("refused a connection of user %s%s", uid, told)
                 reset(sock)
             elif not self._add_connection(sock):
                 reset(sock)

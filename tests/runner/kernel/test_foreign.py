@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -154,6 +155,28 @@ def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
             with pytest.raises(sockets.KernelStartError, match=r"listens on 0\.0\.0\.0"):
                 ours.connect(channel)
     assert not ours.are_taken()
+
+
+def test_a_port_that_changes_hands_while_it_is_connected_to_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = sockets.Ports(lambda: [os.getpid()])
+    port = ours.connection_info()["shell_port"]
+    code = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(flush=True)"
+    code += "; print(s.accept()[0].recv(100), flush=True)"
+    listener = socket.create_server(("127.0.0.1", port))
+    connect = socket.create_connection
+    taken: list[subprocess.Popen[str]] = []
+
+    def change_hands(*arguments: Any) -> socket.socket:
+        listener.close()
+        taken.append(subprocess.Popen([sys.executable, "-c", code, str(port)], stdout=subprocess.PIPE, text=True))
+        assert taken[0].stdout is not None
+        taken[0].stdout.readline()
+        return connect(*arguments)
+
+    monkeypatch.setattr(socket, "create_connection", change_hands)
+    with pytest.raises(ConnectionRefusedError, match="no longer listens"):
+        ours.connect("shell")
+    assert taken[0].communicate(timeout=60)[0] == "b''\n"
 
 
 @_slow

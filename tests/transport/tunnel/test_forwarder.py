@@ -7,6 +7,7 @@ import hashlib
 import secrets
 import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -292,3 +293,26 @@ def test_a_hop_whose_way_has_broken_is_closed_in_silence() -> None:
             raise EOFError
 
     OrderlyPacketizer(Broken()).close()
+
+
+@pytest.mark.root
+def test_the_log_does_not_grow_with_the_number_of_strangers(
+    alice: str, new_forwarder: Callable[..., Forwarder], caplog: pytest.LogCaptureFixture
+) -> None:
+    dialled: list[int] = []
+
+    def dial() -> Stream:
+        dialled.append(1)
+        raise TunnelError("nobody", hint="none")
+
+    forwarder = new_forwarder(dial)
+    code = (
+        "import socket\nfor _ in range(200):\n    try:\n"
+        f"        with socket.create_connection(('127.0.0.1', {forwarder.address}), 60) as sock: sock.recv(1)\n"
+        "    except ConnectionError: pass\n"
+    )
+    subprocess.run(["runuser", "-u", alice, "--", "/usr/bin/python3", "-c", code], check=True, timeout=120)
+    told = [record.getMessage() for record in caplog.records if "refused a connection" in record.getMessage()]
+    assert 2 <= len(told) <= 3, told
+    assert "(10 so far" in told[1]
+    assert not dialled
