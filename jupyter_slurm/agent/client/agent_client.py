@@ -281,8 +281,10 @@ class AgentClient:
         if waits is not None:
             asked["on_wait"] = waits
 
+        lost: list[AgentUnreachable] = []
+
         def once() -> HttpAnswer:
-            return self._exchange(self._link().wire, method, path, **asked)
+            return self._exchange(self._link().wire, method, path, lost, **asked)
 
         try:
             answer = self._retry(once, repeat)
@@ -291,15 +293,20 @@ class AgentClient:
                 raise  # the action has raised an exception, which says more
             raise waits.interrupted() from None
         if answer.status >= 400:
-            raise as_error(answer.status, answer.content)
+            raise as_error(answer.status, answer.content, is_repetition=bool(lost))
         return answer
 
-    def _exchange(self, wire: HttpClient, method: str, path: str, **asked: Any) -> HttpAnswer:
+    def _exchange(
+        self, wire: HttpClient, method: str, path: str, lost: list[AgentUnreachable] | None = None, **asked: Any
+    ) -> HttpAnswer:
+        """Exchange a request and its answer; note in ``lost`` that an agent may have carried the request out."""
         from jupyter_slurm.agent.client.client_errors import LinkLost
 
         try:
             return wire.request(method, path, **asked)
-        except LinkLost:
+        except LinkLost as error:
+            if error.sent and lost is not None:
+                lost.append(error)
             self._drop(wire)
             raise
 

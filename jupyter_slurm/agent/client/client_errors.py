@@ -70,14 +70,17 @@ def stranger(uid: int | None) -> AgentRefused:
     )
 
 
-def as_error(status: int, body: bytes) -> SlurmError:
-    """Return the error in a response."""
+def as_error(status: int, body: bytes, *, is_repetition: bool = False) -> SlurmError:
+    """Return the error in a response; details say if the request was repeated after an agent had ended."""
     try:
         document = json.loads(body)
     except ValueError:
         document = None
     if isinstance(document, dict) and "detail" in document:
-        return from_problem(document)
+        error = from_problem(document)
+        if is_repetition:
+            error.details["is_repetition"] = True
+        return error
     return AgentRefused(
         f"The agent answered {status} without a reason.", hint="See `jupyter slurm agent logs` for the cause."
     )

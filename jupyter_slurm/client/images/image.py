@@ -15,6 +15,7 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.launch import resolve_cluster
@@ -145,7 +146,7 @@ def submit_image(cluster: Cluster, request: ImageRequest) -> Job | Preview:
         if "show" in words:
             return Preview(cluster.client.post(cluster.path("images"), json={**wish, "dry_run": True}))
         try:
-            data = cluster.client.post(cluster.path("images"), json=wish, idempotent=True)
+            data = submit_once(cluster, cluster.path("images"), wish)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 "Interrupted while sbatch was running: the job may or may not exist. "

@@ -14,7 +14,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.output.progress import ProgressLine
-from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, SubmissionUnknown, TransportError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -23,6 +23,8 @@ __all__ = ["submit_once"]
 
 _MIN_REPORTED_BYTES = 1_000_000  # bytes; a transfer of this size needs no progress line
 _CHECK_INTERVAL_S = 0.5  # seconds
+_NOTHING = " Nothing was submitted."
+_MAX_LOGINS = 4  # agents may end one after the other
 _CANCEL_TIMEOUT_S = 20.0  # seconds for a cancelled transfer; an interrupt ends this, too
 
 
@@ -44,9 +46,29 @@ def submit_once(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in
     ------
     WaitInterrupted
         An interrupt came during the transfer: nothing was submitted.
+    SubmissionUnknown
+        The agent ended while it worked on the request, and the next agent has no connection. The job is found later.
     KeyboardInterrupt
         An interrupt came after the transfer: it is unknown whether sbatch has accepted the job.
     """
+    may_have_run = False
+    for _ in range(_MAX_LOGINS):
+        try:
+            return _submit(cluster, path, body, logs_in=logs_in)
+        except (TransportError, WaitInterrupted) as error:
+            may_have_run = may_have_run or _may_have_run(error)
+            if not may_have_run or body.get("dry_run"):
+                raise
+            last = error
+            if not (logs_in and isinstance(error, NotConnected)):
+                break
+    unsettled = _unsettled(cluster, body, last)
+    if isinstance(last, WaitInterrupted):
+        raise WaitInterrupted(f"{unsettled.message} {unsettled.hint}") from None
+    raise unsettled from last
+
+
+def _submit(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool) -> Any:
     is_staged = bool(body.get("stage")) and not body.get("dry_run")
     if not (cluster.is_remote or is_staged):
         return cluster.client.post(path, json=body, idempotent=True)
@@ -70,12 +92,41 @@ def submit_once(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in
         ) from None
 
 
+def _may_have_run(error: SlurmError | WaitInterrupted) -> bool:
+    """Return whether an agent that has ended since may have carried out the request."""
+    details = error.details if isinstance(error, SlurmError) else vars(error)
+    return bool(details.get("is_repetition"))
+
+
+def _mark(error: SlurmError | WaitInterrupted) -> None:
+    details = error.details if isinstance(error, SlurmError) else vars(error)
+    details["is_repetition"] = True
+
+
+def _unsettled(cluster: Cluster, body: Mapping[str, Any], error: SlurmError | WaitInterrupted) -> SubmissionUnknown:
+    """Return the error for a request whose answer was lost with the agent, while no agent is connected."""
+    why = "Interrupted." if isinstance(error, WaitInterrupted) else error.message.removesuffix(_NOTHING)
+    return SubmissionUnknown(
+        f"It is not known yet whether the job was submitted: the agent ended while it worked on the request. ({why})",
+        hint="Do not run the cell again. jupyter_slurm finds the job when it is connected: `%slurm use "
+        f"{cluster.name}`, then jupyter_slurm.job({body['key']!r}) or jupyter_slurm.jobs().",
+        key=body["key"],
+    )
+
+
 def _with_log_in(cluster: Cluster, path: str, requested: object) -> Any:
-    """Send a request. If a login is missing, log in and send again: nothing was submitted before."""
-    with contextlib.suppress(NotConnected):
+    """Send a request. If a login is missing, log in and send again, which the key of the request makes harmless."""
+    try:
         return cluster.client.post(path, json=requested, idempotent=True)
-    _log_in(cluster)
-    return cluster.client.post(path, json=requested, idempotent=True)
+    except NotConnected as error:
+        may_have_run = _may_have_run(error)
+    try:
+        _log_in(cluster)
+        return cluster.client.post(path, json=requested, idempotent=True)
+    except (TransportError, WaitInterrupted) as error:
+        if may_have_run:
+            _mark(error)
+        raise
 
 
 def _log_in(cluster: Cluster) -> None:
@@ -84,7 +135,7 @@ def _log_in(cluster: Cluster) -> None:
     except KeyboardInterrupt:
         raise WaitInterrupted(f"Interrupted at the login to {cluster.name}: nothing was submitted.") from None
     except TransportError as error:
-        error.message += " Nothing was submitted."
+        error.message += _NOTHING
         error.args = (error.message,)
         raise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -125,7 +125,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
         asked["jupyter"] = words.get("jupyter")
         try:
-            data = submit_once(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
+            data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 "Interrupted while sbatch was running: the session may or may not exist. "
@@ -133,10 +133,6 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
             ) from None
     notify(data)
     return Session(cluster, data, from_start=True)
-
-
-def _post(cluster: Cluster, requested: api.Launch) -> Any:
-    return cluster.client.post(cluster.path("sessions"), json=requested, idempotent=True)
 
 
 def environment_named(env: str | None, image: str | None) -> str | None:

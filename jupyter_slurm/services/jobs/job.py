@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -212,6 +213,18 @@ class TrackedJob:
         if self.slurm.submitted is None:
             return self.is_current  # sbatch has just returned the ID
         return path is None and any((record.restarts or 0) > self.restarts for record in records)
+
+    def owns_id_before(self, other: TrackedJob) -> bool:
+        """Return whether the ID of both belongs to this job: IDs restart after a controller lost its state."""
+        if other.folder is None:
+            return not self.is_finished or (other.latest is not None and self._is_shown_as(other.latest))
+        return (self.submit_time or 0) >= (other.submit_time or 0)
+
+    def _is_shown_as(self, record: JobRecord) -> bool:
+        """Return whether the queue's record with the ID of this finished job is of this job, not of a later one."""
+        if self.slurm.submitted is not None or record.submit_time is None:
+            return record.submit_time == self.slurm.submitted
+        return (self.submit_time or math.inf) - 60 <= record.submit_time <= (self.end_time or 0) + 60
 
     def set_state(self, state: JobState, now: float) -> bool:
         """Set a state; return whether the state has changed."""

@@ -108,7 +108,7 @@ class Tracker:
             self.entries[entry.key] = entry
         if entry.id is not None:
             other = self._by_number.get(entry.id.job)
-            if other is None or _is_later(entry, other):
+            if other is None or entry.owns_id_before(other):
                 self._by_number[entry.id.job] = entry
 
     def nameless(self) -> list[TrackedJob]:
@@ -392,10 +392,3 @@ class Tracker:
             return []
         times = await self.client.accounting.submit_times(entry.script_path, entry.id.job, since)
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
-
-
-def _is_later(entry: TrackedJob, other: TrackedJob) -> bool:
-    """Return whether an ID that two jobs had belongs to the first: IDs restart after a controller lost its state."""
-    if other.folder is None:
-        return not entry.is_finished
-    return (entry.submit_time or 0) >= (other.submit_time or 0)

@@ -17,6 +17,7 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, TransportError, UsageError
 from jupyter_slurm.services.clusters import housekeeping
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.transport.local.files import mapped_errors
 
 pytestmark = pytest.mark.slurm
@@ -357,6 +358,28 @@ async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_pa
         with pytest.raises(JobNotFound):
             await desk.job(jobs[0]["key"])
         await desk.submit("print(1)", "--hold")
+
+
+@pytest.mark.here_only("a second agent on this machine")
+async def test_job_that_the_queue_shows_before_its_folder_is_listed_once(cluster, open_desk, tmp_path, monkeypatch):
+    async with open_desk(cluster, tmp_path) as one, open_desk(cluster, tmp_path) as two:
+        scan, blind = JobDirectoryScan.refresh, one.core.cluster(one.id).scan
+        other = two.core.cluster(two.id)
+
+        async def refresh(self):
+            if self is blind:
+                await scan(self)
+
+        monkeypatch.setattr(JobDirectoryScan, "refresh", refresh)
+        job = await one.submit("print(1)", "--hold")
+        await other.tracker.poll()
+        assert other.tracker.find(job["id"]).folder is None
+        subprocess.run(["scontrol", "release", job["id"]], env=one.env, check=True)
+        await one.finished(job["key"])
+        monkeypatch.setattr(JobDirectoryScan, "refresh", scan)
+        await other.scan.refresh()
+        listed = await other.jobs.list_jobs(active=False)
+        assert [entry["key"] for entry in listed if entry["id"] == job["id"]] == [job["key"]]
 
 
 @pytest.mark.here_only("the errors are those of this machine")
