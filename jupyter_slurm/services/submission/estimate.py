@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.slurm_values import parse_epoch
+from jupyter_slurm.domain.queries.start_estimate import parse_start_estimate
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable, unanswered
 from jupyter_slurm.services.submission import sbatch_execution
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["estimate"]
 
 _QUEUE_TIMEOUT_S = 0.5  # seconds to wait in the queue of requests: each request uses up a job ID
-_ESTIMATE_LINE = re.compile(
-    r"to start at (?P<start>\S+) using (?P<cpus>\d+) processors on (?:nodes? )?(?P<nodes>\S+)"
-    r"(?: in partition (?P<in>\S+))?"
-)
 
 
 async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, cluster: str) -> api.Estimate:
@@ -69,11 +64,11 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         answer = SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv)
         raise sbatch_execution.refusal(answer, argv, cluster, context.env)
     said = printable(decode_output(done.stdout + done.stderr))
-    found = _ESTIMATE_LINE.search(said)
+    found = parse_start_estimate(said)
     return {
-        "start": parse_epoch(found["start"]) if found else None,
-        "cpus": int(found["cpus"]) if found else None,
-        "nodes": found["nodes"] if found else None,
-        "partition": found["in"] if found else None,
+        "start": found.start,
+        "cpus": found.cpus,
+        "nodes": found.nodes,
+        "partition": found.partition,
         "said": "\n".join(line.removeprefix("sbatch: ") for line in said.splitlines() if line.strip()),
     }
