@@ -212,6 +212,7 @@ class Connection(TypedDict):
     hosts: Sequence[str]
     since: float
     message: str
+    notice: NotRequired[str]
 
 
 class Client(TypedDict):

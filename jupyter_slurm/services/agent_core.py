@@ -20,6 +20,7 @@ from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
+from jupyter_slurm.sites.profile import load_profile
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Core"]
@@ -59,7 +60,15 @@ class Core:
         self._store: JobIndex | None = None
         private = folder or settings.runtime_dir or os.path.join(settings.state_dir, "run")
         login_folder = os.path.join(private, "ssh")
-        sites = SiteContext(self._new_cluster, self.bus, self.users, login_folder, settings.poll_shortest, clock)
+        sites = SiteContext(
+            self._new_cluster,
+            self.bus,
+            self.users,
+            login_folder,
+            settings.poll_shortest,
+            clock,
+            lambda name: load_profile(name, settings.sites),
+        )
         self.clusters = ClusterRegistry(settings, sites)
         self.examinations = Examinations(self.clusters.site)
         self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days)

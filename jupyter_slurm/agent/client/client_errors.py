@@ -18,6 +18,7 @@ __all__ = [
     "broken",
     "no_answer",
     "repetition",
+    "show_once",
     "show_warnings",
     "stranger",
     "too_slow",
@@ -107,6 +108,11 @@ _shown: set[str] = set()
 def show_warnings(info: api.Agent) -> None:
     """Print what the agent says about this computer, each sentence once in this process."""
     for text in info.get("warnings", ()):
-        if text not in _shown:
-            _shown.add(text)
-            sys.stderr.write(f"Warning: {text}\n")
+        show_once(text)
+
+
+def show_once(text: str) -> None:
+    """Print a warning on standard error, once in this process."""
+    if text not in _shown:
+        _shown.add(text)
+        sys.stderr.write(f"Warning: {text}\n")

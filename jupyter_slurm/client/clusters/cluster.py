@@ -89,9 +89,13 @@ class Cluster:
 
     def log_in(self) -> None:
         """Log in if needed, and count from now on as a user of the login."""
+        from jupyter_slurm.agent.client.client_errors import show_once
         from jupyter_slurm.client.clusters.clients import whoami
 
-        self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
+        told: api.Cluster = self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
+        connection = told.get("connection")
+        if connection and (notice := connection.get("notice")):
+            show_once(notice)
         self._login_agent = self.client.info["pid"]
 
     def start_relogin(self) -> None:

@@ -105,9 +105,9 @@ def _mark(error: SlurmError | WaitInterrupted) -> None:
 
 def _unsettled(cluster: Cluster, body: Mapping[str, Any], error: SlurmError | WaitInterrupted) -> SubmissionUnknown:
     """Return the error for a request whose answer was lost with the agent, while no agent is connected."""
-    why = "Interrupted." if isinstance(error, WaitInterrupted) else error.message.removesuffix(_NOTHING)
+    why = "interrupted" if isinstance(error, WaitInterrupted) else error.message.removesuffix(_NOTHING).rstrip(".")
     return SubmissionUnknown(
-        f"It is not known yet whether the job was submitted: the agent ended while it worked on the request. ({why})",
+        f"It is not known yet whether the job was submitted: the agent ended while it worked on the request ({why}).",
         hint="Do not run the cell again. jupyter_slurm finds the job when it is connected: `%slurm use "
         f"{cluster.name}`, then jupyter_slurm.job({body['key']!r}) or jupyter_slurm.jobs().",
         key=body["key"],

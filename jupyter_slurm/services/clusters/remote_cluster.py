@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.profile_facts import has_gpus
-from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import ConfigError, NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection, gpus_to_api
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.pending_prompts import PromptQueue
@@ -20,6 +20,7 @@ from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_owned_folder
 from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location
 from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.sites.profile_changes import changed_keys
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class SiteContext:
         Seconds, as set by the user; a profile may set more.
     clock : callable
         Seconds since the epoch.
+    load_profile : callable
+        Reads a profile by its name.
     """
 
     new_cluster: Callable[[ClusterLocation, Transport, Site | None], Awaitable[Cluster]]
@@ -68,6 +71,7 @@ class SiteContext:
     login_folder: str
     poll_shortest: float
     clock: Callable[[], float]
+    load_profile: Callable[[str], Profile]
 
 
 class Site:
@@ -201,8 +205,25 @@ class Site:
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
         state, since, message = self._state, self._since, self._message
         connection: api.Connection = {"state": state, "hosts": hosts, "since": since, "message": message}
+        if notice := self.profile_notice():
+            connection["notice"] = notice
         users = self._context.clients.clients_to_api(self.profile.name) if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
+
+    def profile_notice(self) -> str:
+        """Return what to do for changes of the profile since the login; empty: there are none, or no login.
+
+        A login, and all that was found out with it, stays as it is: an edit must not disturb what runs.
+        """
+        name = self.profile.name
+        if self._cluster is None:
+            return ""
+        again = f"Log in again to use it: `jupyter slurm disconnect {name}`, then `jupyter slurm connect {name}`."
+        try:
+            changed = changed_keys(self.profile, self._context.load_profile(name))
+        except ConfigError as error:
+            return f"The site profile {name} cannot be used any more. {error.message} {error.hint}".rstrip()
+        return f"The site profile {name} has changed since the login ({', '.join(changed)}). {again}" if changed else ""
 
     async def _wait_reconnected(self, carried: SiteTransports) -> None:
         """Wait for a connection that may be down; without a time limit only while a prompt waits for the user."""
@@ -246,6 +267,7 @@ class Site:
                 carried.transport, where.folder
             )  # before any file in the folder is trusted as a job
             cluster = await self._context.new_cluster(where, carried.transport, self)
+            cluster.submitter.notices.append(self.profile_notice)
         except BaseException:
             carried.transport.close()
             raise

@@ -99,6 +99,7 @@ class Submitter:
         self._environments = Environments(location, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
         self._is_prepared, self._first_directory = False, ""
+        self.notices: list[Callable[[], str]] = []
         self._preflight = Preflight(location, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # a lock lives while a caller waits
@@ -140,6 +141,7 @@ class Submitter:
         request = await self._prepare_request(requested)
         plan, parts = await self._plan(request)
         warnings = [*await self._preflight.warnings(request, plan), *parts_notice(parts)]
+        warnings += filter(None, (notice() for notice in self.notices))
         if requested.get("dry_run"):
             return await self._show(request, plan, warnings)
         is_elsewhere = any(one.clusters for one in plan.requests)

@@ -414,3 +414,32 @@ async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, 
     write_profile(tmp_path / "sites", ssh_site, "paramiko", "[shell]\nprelude = 7\n")
     with pytest.raises(ConfigError, match=r"shell\.prelude"):
         await core.clusters.register(None, None, "far")
+
+
+async def test_edits_of_the_profile_are_told_until_the_next_login(
+    core: Core, person: Person, tmp_path: Path, ssh_site: RealSite, ssh_carrier: str
+) -> None:
+    """The job's card and the connection name the keys and the commands; after them, the edits take effect."""
+    cluster = await core.clusters.site("far").connect()
+    assert "notice" not in core.clusters.describe("far")["connection"]
+    edits = '[shell]\nprelude = "export EDITED=yes"\n[python]\npath = "/usr/bin/python3"\n'
+    write_profile(tmp_path / "sites", ssh_site, ssh_carrier, edits + "[tunnels]\nnode_ports = [20000, 20100]\n")
+    job = await cluster.submit(asked("#!/bin/sh\ntrue\n"))
+    notices = {core.clusters.describe("far")["connection"]["notice"], *job["warnings"]}
+    assert len(notices) == 1
+    notice = notices.pop()
+    for words in (
+        "shell.prelude",
+        "python.path",
+        "tunnels.node_ports",
+        "jupyter slurm disconnect far",
+        "jupyter slurm connect far",
+    ):
+        assert words in notice
+    (tmp_path / "sites" / "far.toml").write_text("[login\n")
+    assert "far.toml:1" in core.clusters.describe("far")["connection"]["notice"]
+    write_profile(tmp_path / "sites", ssh_site, ssh_carrier, edits)
+    await core.clusters.disconnect("far")
+    cluster = await core.clusters.site("far").connect()
+    assert "notice" not in core.clusters.describe("far")["connection"]
+    assert (await cluster.client.transport.run(["/bin/sh", "-c", "echo $EDITED"])).stdout == b"yes\n"

@@ -134,6 +134,8 @@ export interface components {
             readonly since: number;
             /** @description What happened last */
             readonly message: string;
+            /** @description Of a login: what has changed in the profile since, and what to do */
+            readonly notice?: string;
         };
         readonly Client: {
             /** @description kernel, terminal; others may come */
