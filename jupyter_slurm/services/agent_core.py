@@ -20,7 +20,6 @@ from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
-from jupyter_slurm.sites.profile import load_profile
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Core"]
@@ -67,7 +66,7 @@ class Core:
             login_folder,
             settings.poll_shortest,
             clock,
-            lambda name: load_profile(name, settings.sites),
+            settings.sites,
         )
         self.clusters = ClusterRegistry(settings, sites)
         self.examinations = Examinations(self.clusters.site)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.profile_facts import has_gpus
-from jupyter_slurm.errors import ConfigError, NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import ConfigError, HostKeyChanged, NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection, gpus_to_api
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.pending_prompts import PromptQueue
@@ -19,7 +19,7 @@ from jupyter_slurm.services.elapsed_time import AgeTimer
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_owned_folder
 from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location
-from jupyter_slurm.sites.profile import Profile
+from jupyter_slurm.sites.profile import Profile, load_profile
 from jupyter_slurm.sites.profile_changes import changed_keys
 from jupyter_slurm.transport.base import Transport
 
@@ -61,8 +61,8 @@ class SiteContext:
         Seconds, as set by the user; a profile may set more.
     clock : callable
         Seconds since the epoch.
-    load_profile : callable
-        Reads a profile by its name.
+    sites : sequence of str
+        Folders of profiles.
     """
 
     new_cluster: Callable[[ClusterLocation, Transport, Site | None], Awaitable[Cluster]]
@@ -71,7 +71,7 @@ class SiteContext:
     login_folder: str
     poll_shortest: float
     clock: Callable[[], float]
-    load_profile: Callable[[str], Profile]
+    sites: Sequence[str]
 
 
 class Site:
@@ -220,7 +220,7 @@ class Site:
             return ""
         again = f"Log in again to use it: `jupyter slurm disconnect {name}`, then `jupyter slurm connect {name}`."
         try:
-            changed = changed_keys(self.profile, self._context.load_profile(name))
+            changed = changed_keys(self.profile, load_profile(name, self._context.sites))
         except ConfigError as error:
             return f"The site profile {name} cannot be used any more. {error.message} {error.hint}".rstrip()
         return f"The site profile {name} has changed since the login ({', '.join(changed)}). {again}" if changed else ""
@@ -247,9 +247,9 @@ class Site:
         await coming
 
     async def _log_in(self, first: Callable[[SiteTransports], Awaitable[None]] | None) -> Cluster:
-        from jupyter_slurm.services.connections.transports import (
-            carry,  # paramiko imports slowly, and local clusters do not need it
-        )
+        # paramiko imports slowly, and local clusters do not need it
+        from jupyter_slurm.services.connections.host_key_aliases import add_alias_hint
+        from jupyter_slurm.services.connections.transports import carry
 
         self._set_state("connecting", "")
         self.arrival = arrival = list[Finding]()
@@ -258,6 +258,8 @@ class Site:
             try:
                 await carried.connect()
             except SlurmError as error:
+                if isinstance(error, HostKeyChanged):
+                    await add_alias_hint(error, self.profile, self._context.sites)
                 arrival.append(carried.failure(error))
                 raise
             if first is not None:

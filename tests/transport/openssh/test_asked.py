@@ -159,7 +159,28 @@ async def test_a_changed_key_is_refused_with_the_command_that_mends_it(ssh_host,
     assert error.details["command"] in error.hint
     assert error.details["known_fingerprint"].startswith("SHA256:")
     assert error.details["known_fingerprint"] != error.details["fingerprint"]
+    assert f"of another type ({error.details['key_type']})" not in error.message
     subprocess.run(error.details["command"].split(), check=True, capture_output=True)
+
+
+async def test_a_key_of_a_second_login_node_is_added_beside_the_first(ssh_host, log_in, tmp_path):
+    host = ssh_host(name="twofold")
+    first = host.known_hosts.read_text()
+    host.new_host_key()
+    transport = await log_in(host.ssh_config, host.name, Person())
+    with pytest.raises(HostKeyChanged) as caught:
+        await transport.run(["true"])
+    assert "several login nodes share this name" in caught.value.hint
+    assert caught.value.details["add_command"] in caught.value.hint
+    asks = tmp_path / "asks"
+    asks.write_text("#!/bin/sh\necho yes\n")
+    asks.chmod(0o755)
+    env = {**os.environ, "SSH_ASKPASS": str(asks), "SSH_ASKPASS_REQUIRE": "force"}
+    subprocess.run(["sh", "-c", caught.value.details["add_command"]], env=env, check=True, capture_output=True)
+    assert host.known_hosts.read_text().startswith(first.rstrip("\n"))
+    assert len(host.known_hosts.read_text().splitlines()) == len(first.splitlines()) + 1
+    transport = await log_in(host.ssh_config, host.name, Person())
+    assert (await transport.run(["echo", "x"])).stdout == b"x\n"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +241,8 @@ async def test_a_changed_key_on_the_way_is_told_of_that_host(ssh_site, log_in, t
         await transport.run(["true"])
     assert caught.value.details["host"] == "gateway"
     assert caught.value.details["command"] == f"ssh-keygen -f {known} -R {ssh_site.gateway.address}"
+    assert caught.value.details["key_type"] == "ssh-ed25519"
+    assert "of another type" not in caught.value.message  # both are
 
 
 @pytest.mark.slurm

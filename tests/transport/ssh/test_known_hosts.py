@@ -142,6 +142,10 @@ async def test_verdict_is_that_of_openssh(case, both):
         with pytest.raises(HostKeyChanged) as caught:
             verify(host, shown(sshd, host_key_order(host)), never)
         assert (caught.value.details["file"], caught.value.details["line"]) == (offending[2], int(offending[3]))
+        before = both.known.read_text()
+        subprocess.run(["sh", "-c", caught.value.details["add_command"]], check=True, capture_output=True)
+        assert both.openssh("some.host", *options)[0] == "known", "a second key is accepted beside the first"
+        both.known.write_text(before)
         subprocess.run(["sh", "-c", caught.value.details["command"]], check=True, capture_output=True)
         assert both.openssh("some.host", *options)[0] != "changed", "the command mends it"
 

@@ -268,7 +268,7 @@ def verify(
         )
     if verdict.status == "changed":
         assert verdict.entry is not None
-        raise _changed(host, verdict, facts)
+        raise _changed(host, verdict, facts, _adding(host, blob))
     shown = (host_names(host)[0], bare_key(blob))
     if verdict.status == "unknown" and shown not in (accepted or ()):
         if not may_confirm_key(host) or not _accepted(host, verdict, prompt):
@@ -282,22 +282,26 @@ def verify(
     return verdict
 
 
-def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str]) -> HostKeyChanged:
+def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str], adding: str) -> HostKeyChanged:
+    """Return the error for another key; ``adding``: the command that accepts it beside the known one."""
     entry = verdict.entry
     assert entry is not None
     command = quote_argv(["ssh-keygen", "-f", entry.file, "-R", verdict.name])
     other = "" if entry.key_type == verdict.key_type else f", of another type ({entry.key_type})"
-    ours = entry.file in host.user_known_hosts
+    if entry.file in host.user_known_hosts:
+        replacing = f"If the host was reinstalled, forget its old key and connect again: {command}"
+    else:
+        replacing = f"If the host was reinstalled, tell the administrators of this computer, who maintain {entry.file}."
     return HostKeyChanged(
         f"The key of {host.label} has changed. The host shows {verdict.fingerprint}, but "
-        f"{entry.file}, line {entry.line}, has {fingerprint(entry.blob)}{other}. An attacker may "
-        "intercept the connection, or the host was reinstalled.",
-        hint=f"Ask the administrators of the host. If the new key is right, run: {command}"
-        if ours
-        else f"Ask the administrators of the host, and those of this computer, who maintain {entry.file}.",
+        f"{entry.file}, line {entry.line}, has {fingerprint(entry.blob)}{other}. An attacker may intercept the "
+        "connection, several hosts share the name, or the host was reinstalled.",
+        hint="Ask the administrators of the host for the fingerprints of its keys. If several login nodes share this "
+        f"name, and this is the key of one of them, add it beside the known key: {adding} {replacing}",
         file=entry.file,
         line=entry.line,
         command=command,
+        add_command=adding,
         known_fingerprint=fingerprint(entry.blob),
         **facts,
     )
@@ -339,7 +343,8 @@ def changed_at(host: HostConfig, key_text: str, shown_type: str, file: str, line
         for entry in entries_for(name, [file]):
             if entry.line == line:
                 verdict = HostKeyVerdict("changed", key_text, shown_type, name, entry)
-                return _changed(host, verdict, {"host": host.name, "fingerprint": key_text, "key_type": shown_type})
+                facts = {"host": host.name, "fingerprint": key_text, "key_type": shown_type}
+                return _changed(host, verdict, facts, _openssh_adds_beside(host))
     return HostKeyChanged(
         f"The key of {host.label} has changed. The host shows {key_text}, but {file}, line {line}, has another key.",
         hint=f"Ask the administrators of the host, and check {file}.",
@@ -378,9 +383,17 @@ def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str)
     )
 
 
-def openssh_adds(host: HostConfig) -> str:
+def _openssh_adds_beside(host: HostConfig) -> str:
+    """Return the OpenSSH commands that ask about a host's key, and add it beside other keys of the host."""
+    known = os.path.expanduser(_user_file(host) or "~/.ssh/known_hosts")
+    new = f"{known}.new"
+    asking = openssh_adds(host, f"UserKnownHostsFile={new}", "GlobalKnownHostsFile=/dev/null")
+    return f"{asking}; cat {quote_argv([new])} >>{quote_argv([known])}; rm {quote_argv([new])}"
+
+
+def openssh_adds(host: HostConfig, *options: str) -> str:
     """Return the OpenSSH command that asks about a host's key, and adds it."""
-    words = ["ssh", *(["-F", host.config_file] if host.config_file else [])]
+    words = ["ssh", *(["-F", host.config_file] if host.config_file else []), *(f"-o{option}" for option in options)]
     words += ["-o", "StrictHostKeyChecking=ask", *(["-o", "BatchMode=no"] if host.batch_mode else [])]
     words += ["-J", ",".join(host.through)] if host.through else []
     words += ["-l", host.user, *(["-p", str(host.port)] if host.port != 22 else []), host.name, "true"]

@@ -172,7 +172,7 @@ def _host_key(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError
     host = _named(line, route) or _last_key_host(log, route)
     shown = re.findall(r"^debug1: Server host (?:key|certificate): (\S+) ([^\s,]+)", log, re.MULTILINE)
     kind, fingerprint = shown[-1] if shown else ("", "")
-    kind = kind.removeprefix("ssh-").partition("-")[0].upper()
+    full, kind = kind.partition("-cert-")[0], kind.removeprefix("ssh-").partition("-")[0].upper()
     facts = {"host": host.name, "fingerprint": fingerprint, "key_type": kind}
     if revoked:
         return HostKeyRevoked(
@@ -181,7 +181,7 @@ def _host_key(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError
             **facts,
         )
     if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", message)):
-        return changed_at(host, fingerprint, kind, where[2], int(where[3]))
+        return changed_at(host, fingerprint, full, where[2], int(where[3]))
     if "Host key verification failed" in message:
         return unknown_key(host, fingerprint, kind, openssh_adds(host))
     return None
