@@ -183,6 +183,29 @@ async def test_a_key_of_a_second_login_node_is_added_beside_the_first(ssh_host, 
     assert (await transport.run(["echo", "x"])).stdout == b"x\n"
 
 
+async def test_after_a_late_yes_to_a_key_it_connects_once_more(ssh_host, log_in, tmp_path):
+    host = ssh_host(name="hasty", options={"LoginGraceTime": 2})
+    file, known = tmp_path / "config", tmp_path / "known"
+    entry = host.client_entry().replace(str(host.known_hosts), str(known))
+    file.write_text(entry.replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask"))
+
+    def connections():
+        return list(host.processes().values()).count("sshd")
+
+    before = connections()
+
+    class Late(Person):
+        async def ask(self, prompt):
+            while connections() > before:
+                await asyncio.sleep(0.05)
+            return await super().ask(prompt)
+
+    person = Late("yes")
+    transport = await log_in(file, host.name, person)
+    assert (await transport.run(["echo", "x"])).stdout == b"x\n"
+    assert [prompt.kind for prompt in person.asked] == ["host-key"]
+
+
 @pytest.mark.parametrize(
     ("lines", "words", "kind"),
     [

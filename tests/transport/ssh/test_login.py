@@ -5,6 +5,7 @@ import gc
 import logging
 import socket
 import threading
+import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ from ssh_hosts.second_factor import WAYS_IN, Codes
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, TransportError
 from jupyter_slurm.transport.ssh.auth.login import log_in
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import verify
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain, HostVerifier
 from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 pytestmark = pytest.mark.root
@@ -301,6 +303,38 @@ async def test_server_that_does_not_wait_so_long_takes_the_question_back(passwor
     await asyncio.wait_for(back.wait(), 10)
     assert "was not answered before it hung up" in error.message
     assert "reason" not in error.details, "who asks again at once would ask for ever"
+
+
+@pytest.mark.parametrize("where", ["first", "behind"])
+async def test_after_a_late_yes_to_a_key_it_connects_once_more(door, tmp_path, where):
+    """On each host of the way: the key is known then, and the user is not asked again."""
+    door.configure("LoginGraceTime 1")
+    key, known = door.key("k"), tmp_path / "known"
+    host = replace(
+        door.host, identity_files=(key,), user_known_hosts=(str(known),), identities_only=True, identity_agent=None
+    )
+    gate, asked = personal_gate(door.person()), []
+
+    def late(prompt):
+        asked.append(prompt)
+        while chain._hops[-1].is_active():
+            time.sleep(0.02)
+        return ["yes"]
+
+    def check(checked, key):
+        verify(checked, key.asbytes(), late)
+
+    class Chain(HostChain):
+        def _socket(self, host):  # the piped host stands behind itself
+            return door.sshd.connect()
+
+    route = [host] if where == "first" else [replace(host, host_key_alias="gate"), host]
+    chain = Chain(route, HostVerifier(check, gate.login))
+    await asyncio.to_thread(chain.open)
+    assert len(asked) == len(route)
+    assert chain.is_alive
+    assert len(chain._hops) == len(route)
+    await asyncio.to_thread(chain.close)
 
 
 async def test_server_that_dies_while_it_is_asked(passwords):

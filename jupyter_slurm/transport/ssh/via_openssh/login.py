@@ -88,6 +88,7 @@ class OpenSshLogin:
         self._questions = AskpassQuestions(route)
         self._lock = threading.Lock()
         self._read, self._open, self._answered = 0, 0, False
+        self._is_key_last = False  # the last answer has accepted a host key
         self._broken: BaseException | None = None
         self._declined, self._closed = threading.Event(), threading.Event()
 
@@ -105,6 +106,17 @@ class OpenSshLogin:
         CommandMissing
             OpenSSH is not installed.
         """
+        try:
+            self._run()
+        except (LinkLost, LoginFailed) as error:
+            # A host hangs up while the user is asked about its key (LoginGraceTime); now the key is known.
+            is_late = self._is_key_last and (isinstance(error, LinkLost) or "reason" in error.details)
+            if not is_late or self._closed.is_set():
+                raise
+            self._is_key_last, self._read, self._reported_lines = False, 0, 0
+            self._run()
+
+    def _run(self) -> None:
         desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             desk.bind(self._desk_path)
@@ -283,8 +295,10 @@ class OpenSshLogin:
                 self._declined.set()
             return None
         self._answered = True
+        self._is_key_last = False
         if question.meaning == "host-key":
-            return "yes" if answers and is_yes(answers[0], question.fingerprint) else "no"
+            self._is_key_last = answers is not None and is_yes(answers[0], question.fingerprint)
+            return "yes" if self._is_key_last else "no"
         if answers is None:
             self._declined.set()
             return None

@@ -114,6 +114,10 @@ class _Hop:
         return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
 
 
+class _LateAnswer(LinkLost):
+    """The host hung up while the user was asked about its key."""
+
+
 class HostChain:
     """The transports of a route, the nearest first; the last is that of the target.
 
@@ -158,7 +162,7 @@ class HostChain:
         """
         for host in self._route:
             try:
-                self._extend(host)
+                self._extend_in_time(host)
             except BaseException as error:
                 told = self._connection_error(host, error)
                 self.close()
@@ -206,6 +210,18 @@ class HostChain:
         if self._proxy is not None:
             self._proxy.close()
 
+    def _extend_in_time(self, host: HostConfig) -> None:
+        """Connect to the next host; once more if the user accepted its key after it had hung up."""
+        try:
+            self._extend(host)
+        except _LateAnswer:
+            if self._is_closed:
+                raise
+            self._hops.pop().close()
+            if self._proxy is not None and not self._hops:
+                self._proxy.close()
+            self._extend(host)
+
     def _extend(self, host: HostConfig) -> None:
         sock = self._socket(host)
         try:
@@ -224,6 +240,8 @@ class HostChain:
         if self._is_closed:  # before that transport could be closed
             raise LinkLost(f"The connection to {host.label} was closed.", host=host.name)
         self._gate.verify(host, transport.get_remote_server_key())
+        if not transport.is_active():  # LoginGraceTime: the key is known now, so the user is not asked again
+            raise _LateAnswer(f"{host.label} hung up before its key was accepted.", host=host.name)
         self._gate.login(host, transport)
         if not transport.is_authenticated():
             raise TransportError(
