@@ -368,6 +368,7 @@ def main() -> int:
     place = load("cell.run").JobDirectory(folder)
     if not place.is_ours("makes this image"):
         return 0
+    load("container.host_folders").drop_missing(os.environ)
     code, wish = _FAILED, place.job["image"]
     place.publish_event("started")
     try:

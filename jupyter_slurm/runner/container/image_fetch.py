@@ -109,11 +109,13 @@ def run_query(*argv: str) -> tuple[int, str, str]:
 
 
 def unwell(program: str) -> str:
-    """Return the reason why a program with a daemon cannot run containers; empty if it can."""
+    """Return the reason why Docker or Podman cannot run containers, with its own last line; empty if it can."""
     code, _, said = run_query(program, "version")
     if "permission denied" in said.lower():
         return f"You have no permission to use {program} on this node. Ask the administrators to add you to its group."
-    return f"The daemon of {program} does not answer on this node." if code else ""
+    last = ([""] + [line.strip() for line in said.splitlines() if line.strip()])[-1]
+    why = "The daemon of docker does not answer" if program == "docker" else f"{program} does not work"
+    return f"{why} on this node{f' ({last})' if last else ''}." if code else ""
 
 
 def provide(runtime: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:

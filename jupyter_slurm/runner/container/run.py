@@ -176,6 +176,8 @@ def start(
     RuntimeRefused
         The container cannot be started.
     """
+    for dropped in load("container.host_folders").drop_missing(os.environ):
+        sys.stderr.write(f"container: {dropped} is not used, because this node has no such folder of yours.\n")
     runtime, image = choose(described["image"], described.get("runtime")), described["image"]
     node = facts(described)
     node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {image}"

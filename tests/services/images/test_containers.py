@@ -144,7 +144,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job("1", image=no), {}, f"The image {no} is not on this node"),
         (node.job("1", bind=["/no/such"]), {}, "This node has no folder /no/such"),
         (node.job("1", image="/no/such.sif"), {}, "This node has no image /no/such.sif"),
-        (node.job("1"), {"PATH": f"{short_path}/shim"}, "The daemon of podman does not answer"),
+        (node.job("1"), {"PATH": f"{short_path}/shim"}, "podman does not work on this node"),
         (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "This node has no podman"),
         (node.job("1"), {"PATH": "/nowhere"}, "This node has no docker nor podman nor apptainer nor singularity"),
         (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "The daemon of docker does not answer"),
@@ -164,6 +164,37 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         if "cell" in json.loads((place / "job.json").read_text()):
             assert json.loads((place / "end.json").read_text())["exit_code"] == 125
     assert node.docker.running() == []
+
+
+_PODMAN = """#!/bin/bash
+# A Podman that needs its folders as the real one does, and leaves the rest to Docker.
+for folder in "$XDG_RUNTIME_DIR" "$TMPDIR" "$DOCKER_CONFIG" "$XDG_DATA_HOME"; do
+    [ -z "$folder" ] || [ -d "$folder" ] || { echo "Error: lstat $folder: no such file or directory" >&2; exit 125; }
+done
+words=()
+for word; do case $word in
+    --cgroups=*|--userns=*|--group-add=*|--security-opt=label=*) ;;
+    *) words+=("$word") ;;
+esac; done
+exec docker "${words[@]}"
+"""
+
+
+def test_a_runtime_gets_no_folders_that_only_the_submitting_machine_has(node: Node, short_path: Path) -> None:
+    shim = short_path / "shim"
+    shim.mkdir()
+    (shim / "podman").write_text(_PODMAN)
+    (shim / "podman").chmod(0o755)
+    path = f"{shim}:/usr/local/bin:/usr/bin:/bin:/usr/sbin"
+    names = ("XDG_RUNTIME_DIR", "TMPDIR", "DOCKER_CONFIG", "XDG_DATA_HOME")
+    lost = dict.fromkeys(names, "/run/user/99999/x")
+    ran = node.run(node.job("print(42)", runtime="podman"), PATH=path, **lost)
+    assert ran[:2] == (0, "42\n"), ran
+    for name in names:
+        assert f"container: {name}=/run/user/99999/x is not used" in ran[2]
+    (shim / "podman").write_text("#!/bin/sh\necho first >&2\necho the last line >&2\nexit 125\n")
+    ran = node.run(node.job("print(42)", runtime="podman"), PATH=path)
+    assert (ran[0], "podman does not work on this node (the last line)" in ran[2]) == (125, True), ran
 
 
 def test_the_daemon_may_die_in_the_middle(
