@@ -29,6 +29,9 @@ _ID = re.compile(
     r"(?P<job>\d{1,10})(?:_(?P<task>\d{1,10})|\+(?P<het>\d{1,10}))?(?:\.(?P<step>[0-9A-Za-z_]{1,64}(?:\+\d{1,10})?))?",
     re.ASCII,
 )
+_NUMBER = r"\s*\+?(\d{1,10})\]?"  # strtol(3), and a bracket that slurmctld skips
+_REQUESTED = re.compile(rf"\[?(?:{_NUMBER}(?:-{_NUMBER}(?::{_NUMBER})?)?)?", re.ASCII)
+_THROTTLE = re.compile(r"^[^%]*%\s*\+?(\d{1,10})", re.ASCII)
 _RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?", re.ASCII)
 _QUEUE_ID = re.compile(r"(\d{1,10})_\[(.*)\]", re.ASCII)
 
@@ -140,6 +143,27 @@ class TaskRange:
         return cls(ranges, int(limit) if percent else None, truncated)
 
     @classmethod
+    def requested(cls, text: str) -> TaskRange:
+        """Parse the value of ``--array`` as slurmctld does: brackets count for nothing, and a range may stand twice.
+
+        Raises
+        ------
+        ParseError
+            slurmctld refuses the text.
+        """
+        if len(text) > _MAX_RANGE_CHARACTERS:
+            raise ParseError(f"The list of array tasks is too long ({len(text)} characters).")
+        pieces = [piece for piece in text.split(",") if piece] or [text]
+        throttle = _THROTTLE.search(text)
+        limit = int(throttle[1]) if throttle else 0
+        ranges = tuple(_requested_range(piece.partition("%")[0], text) for piece in pieces)
+        asked = cls(ranges, limit or None)
+        if len(ranges) > 1 and asked.count() <= MAX_EXPANDED_TASKS:
+            tasks = set(asked.tasks())
+            return asked if len(tasks) == asked.count() else cls.from_tasks(tasks, limit or None)
+        return asked
+
+    @classmethod
     def from_tasks(cls, tasks: Iterable[int], limit: int | None = None) -> TaskRange:
         """Return the shortest list that names these tasks, in ascending order."""
         ranges: list[tuple[int, int, int]] = []
@@ -199,6 +223,17 @@ def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
     match = _RANGE.fullmatch(piece)
     if match:
         first = int(match[1])
+        last = int(match[2]) if match[2] else first
+        step = int(match[3]) if match[3] else 1
+        if first <= last <= _MAX_ID and step > 0:
+            return first, last, step
+    raise ParseError(f"{text[:80]!r} is not a list of array tasks.")
+
+
+def _requested_range(piece: str, text: str) -> tuple[int, int, int]:
+    match = _REQUESTED.fullmatch(piece)
+    if match:
+        first = int(match[1] or 0)
         last = int(match[2]) if match[2] else first
         step = int(match[3]) if match[3] else 1
         if first <= last <= _MAX_ID and step > 0:

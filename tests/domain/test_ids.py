@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,3 +148,33 @@ def test_tasks_by_blocks_of_indices() -> None:
     assert sorted(task for block in blocks.values() for task in block.tasks()) == sorted(tasks.tasks())
     assert str(blocks[1].shifted(-4)) == "2,1%2"
     assert len(TaskRange.parse("0-4000000000:1000000000").split(4)) == 5
+
+
+@pytest.mark.slurm
+def test_requested_tasks_are_those_of_slurm(cluster: Any) -> None:
+    env = {**os.environ, **cluster.env(), "SLURM_BITSTR_LEN": "0"}
+    for text in REQUESTED:
+        argv = ["sbatch", "--parsable", "--hold", f"--array={text}", "--wrap=true"]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        try:
+            found = TaskRange.requested(text)
+        except ParseError:
+            found = None
+        assert (done.returncode == 0) == (found is not None), (text, done.stderr)
+        if found is not None:
+            number = done.stdout.strip()
+            shown = subprocess.run(
+                ["squeue", "-h", "-o", "%i", f"--jobs={number}"], env=env, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            subprocess.run(["scancel", number], env=env, check=True)
+            _, tasks = parse_queue_id(shown)
+            assert tasks is not None, text
+            assert (list(found.tasks()), found.limit) == (list(tasks.tasks()), tasks.limit), text
+            assert found.count() == len(set(found.tasks())), text
+
+
+REQUESTED = (
+    *("[0-3]", "0-[3]", "[0-3]%2", "[0-3%2]", "[0,2]", "00-3", " 0-3", "0-3, 5", "+1", "0-3,2-5", "0x2", "0-3%", "1%0"),
+    *("%2", "0-3%2,5", "0-6:2", "[0-6]:2", "[0-6:2]", "1,5", "0-3,,", ",1", "[[1]]", "[1],[3-4]", "0--3", "2-2:3"),
+    *("0-3% 2", "0-3%2x", "0-3]", "1 2", "3%4%5", "0 -3", "0- 3", "0-4:+2", "1]-3", "3-1", "0-3:0", "a"),
+)

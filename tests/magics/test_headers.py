@@ -35,3 +35,15 @@ def test_output_and_array_of_other_batch_systems_are_the_job_s(kernel: Any, tmp_
     assert ast.literal_eval(kernel.value("[task.stdout for task in a]")) == ["1\n", "2\n"]
     kernel.ok("%%sbatch as=n wait --ignore-pbs\n#!/bin/sh\n#PBS -N named\ntrue")
     assert kernel.value("n.name") == "cell.sh"
+
+
+@pytest.mark.here_only("it is about a value of an option")
+def test_brackets_in_array_make_no_tasks_that_are_not_there(kernel: Any) -> None:
+    ran = kernel.run("%%sbatch --array=[0-1] -H as=a\n#!/bin/sh\ntrue\n")
+    assert ran.status == "ok", ran.traceback
+    assert kernel.value("(len(a), a[1].state)") == "(2, 'PENDING')"
+    assert kernel.run("a[42].state").error == "JobNotFound"
+    kernel.ok("a.cancel()")
+    kernel.ok("%%sbatch sweep=x:1,2,3 --array=[0-1] -H as=s\n#!/bin/sh\ntrue\n")
+    assert kernel.value("len(s)") == "2"
+    kernel.ok("s.cancel()")

@@ -151,7 +151,7 @@ class Sweep:
         """
         if requested is None:
             return f"0-{len(self.rows) - 1}"
-        highest = max((last for _, last, _ in TaskRange.parse(requested).ranges), default=0)
+        highest = max((last for _, last, _ in TaskRange.requested(requested).ranges), default=0)
         if highest >= len(self.rows):
             raise UsageError(
                 f"--array={requested}: the sweep has no row {highest}.",

@@ -73,11 +73,11 @@ class ArrayPart:
     @property
     def is_throttled(self) -> bool:
         """Return whether the number of concurrent tasks is limited."""
-        return TaskRange.parse(self.tasks).limit is not None
+        return TaskRange.requested(self.tasks).limit is not None
 
     def part_tasks(self) -> str:
         """Return the tasks of this part in the form of --array."""
-        return str(TaskRange.parse(self.tasks).split(self.size)[self.number].shifted(-self.offset))
+        return str(TaskRange.requested(self.tasks).split(self.size)[self.number].shifted(-self.offset))
 
     def options(self, chosen: Mapping[str, str | None]) -> list[str]:
         """Return the options of this part, which replace earlier ones."""
@@ -95,7 +95,7 @@ class ArrayPart:
 
     def named(self) -> str:
         """Return the part's tasks by the user's indices."""
-        return str(replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None))
+        return str(replace(TaskRange.requested(self.tasks).split(self.size)[self.number], limit=None))
 
 
 def divided(
@@ -121,7 +121,7 @@ def divided(
     """
     size, most = limits
     try:
-        asked = TaskRange.parse(tasks or "")
+        asked = TaskRange.requested(tasks or "")
     except ParseError:
         return []  # sbatch reports the error
     if size < 2 or max((last for _, last, _ in asked.ranges), default=0) < size:
@@ -215,9 +215,20 @@ def check_task(reference: str, entry: TrackedJob) -> None:
         There is no such task.
     """
     task, tasks = _reported_exit_code(reference, entry), entry.all_tasks
+    if task is not None and tasks is None and entry.record is not None and entry.record.array_tasks:
+        _check_seen(task, entry)
     if task is not None and tasks is not None and _local(entry, task) is None:
         named = entry.part.tasks if entry.part else str(replace(tasks, limit=None))
         raise JobNotFound(f"Job {reference.partition('_')[0]} has no task {task}.", hint=f"Its tasks are {named}.")
+
+
+def _check_seen(task: int, entry: TrackedJob) -> None:
+    """Refuse a task that Slurm has not shown, for a form of --array that is not known."""
+    if task not in entry.slurm.tasks and entry.slurm.row_of_rest(task) is None:
+        raise JobNotFound(
+            f"Slurm shows no task {task} of job {entry.id}.",
+            hint="The tasks are read from the queue. Try again in a few seconds, or check --array.",
+        )
 
 
 def _reported_exit_code(reference: str, entry: TrackedJob) -> int | None:
@@ -253,7 +264,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
     known = {number: find(key) for number, key in part_keys(entry).items()}
     first = known[about.numbers[0]] or entry
     absent = TrackedJob(entry.cluster, state=SUBMITTING if first.submission.is_growing else NOT_SUBMITTED)
-    asked = TaskRange.parse(about.tasks).split(about.size)
+    asked = TaskRange.requested(about.tasks).split(about.size)
     rest: list[JobRecord] = []
     for number, part in known.items():
         rest += _rest(part or absent, asked[number], number * about.size)

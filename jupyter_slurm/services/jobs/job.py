@@ -349,7 +349,7 @@ class TrackedJob:
         """Return the tasks with which an array was submitted; None if unknown."""
         given = self.record.array_tasks if self.record else None
         try:
-            return TaskRange.parse(given) if given else None
+            return TaskRange.requested(given) if given else None
         except ParseError:
             return None
 
