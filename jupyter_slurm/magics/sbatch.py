@@ -22,6 +22,7 @@ from jupyter_slurm.client.submission.submit import Preview, Submission, preview,
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
+from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, dropped_texts
 from jupyter_slurm.domain.scripts.other_headers import other_options
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
@@ -125,7 +126,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
     if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.keywords]):
         hint = "Call srun or torchrun in the script." if both[0] == "launcher" else "Pass arguments: `-- {x}`."
         raise UsageError(f"{both[0]}= applies to Python cells, and this cell is a script.", hint=hint)
-    _warn_about_ignored(cell, kind)
+    _check_header(cell, kind, table)
     if kind == "python" and "launcher" not in parsed.keywords:
         hint_at_launchers(parsed, cell, table)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
@@ -207,7 +208,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     else:
         path = _find(parsed.rest[0])
         text = _read(path)
-        _warn_about_ignored(text, "script")
+        _check_header(text, "script", table)
         name = os.path.basename(path)
         submission = Submission("script", text, slurm_options(parsed), parsed.rest[1:], script_name=name, **more)
     return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
@@ -292,12 +293,15 @@ def _warn_about_python(cluster: Cluster, submission: Submission) -> None:
     cluster.checked_pythons.add(python)
 
 
-def _warn_about_ignored(text: str, kind: str) -> None:
+def _check_header(text: str, kind: str, table: OptionTable) -> None:
+    """Refuse a blank beside an equals sign in ``#SBATCH``, and warn of what Slurm ignores."""
+    check_equals_signs(text, table)
     lines = ignored_headers(text)
     if lines:
         where = ", ".join(map(str, lines))
         first = "first command" if kind == "script" else "first statement"
         sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
+    sys.stderr.writelines(f"Warning: {dropped}\n" for dropped in dropped_texts(text))
 
 
 def _find(name: str) -> str:

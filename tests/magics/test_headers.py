@@ -47,3 +47,36 @@ def test_brackets_in_array_make_no_tasks_that_are_not_there(kernel: Any) -> None
     kernel.ok("%%sbatch sweep=x:1,2,3 --array=[0-1] -H as=s\n#!/bin/sh\ntrue\n")
     assert kernel.value("len(s)") == "2"
     kernel.ok("s.cancel()")
+
+
+@pytest.mark.here_only("it is about the text of a script")
+def test_what_sbatch_drops_from_a_header_line_is_told(kernel: Any) -> None:
+    ran = kernel.ok(
+        f"%%sbatch as=j wait\n#!/bin/sh\n#SBATCH --comment=registry.local:5443#ubuntu\n#SBATCH -n1 # a comment\n{_SHOW}"
+    )
+    assert "Warning: sbatch drops '#ubuntu' in line 2." in ran.stderr
+    assert ran.stderr.count("Warning: sbatch drops") == 1
+    assert "Comment=registry.local:5443\n" in kernel.value("j.stdout")
+    for kept in ("'registry.local:5443#ubuntu'", "registry.local:5443\\#ubuntu"):
+        ran = kernel.ok(f"%%sbatch as=j wait\n#!/bin/sh\n#SBATCH --comment={kept}\n{_SHOW}")
+        assert "drops" not in ran.stderr
+        assert "Comment=registry.local:5443#ubuntu\n" in kernel.value("j.stdout")
+
+
+@pytest.mark.here_only("it is about the text of a line and a script")
+@pytest.mark.parametrize(
+    ("line", "header", "said", "meant"),
+    [
+        ("--partition = arandu", "", "the = of --partition", "Write --partition=arandu"),
+        ("--partition= arandu", "", "the = of --partition", "Write --partition=arandu"),
+        ("-p =arandu wait", "", "the = of -p", "Write -p arandu"),
+        ("-p arandu wait = 3", "", "beside =", "wait=3, or leave the = out"),
+        ("", "--time = 3", "Line 2: no blank may stand beside the = of --time", "Write #SBATCH --time=3"),
+        ("", "-n1 --time= 3", "Line 2: no blank may stand beside the = of --time", "Write #SBATCH --time=3"),
+    ],
+)
+def test_blanks_beside_an_equals_sign_are_named(kernel: Any, line: str, header: str, said: str, meant: str) -> None:
+    refused = kernel.run(f"%%sbatch {line}\n#!/bin/sh\n#SBATCH {header}\ntrue")
+    assert refused.status == "error"
+    assert said in refused.traceback
+    assert meant in refused.traceback

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from jupyter_slurm.domain.magic_line.equals_signs import check_equals, check_lone_equals
 from jupyter_slurm.domain.magic_line.expand import Lookup, expand_at, variable_at
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
@@ -214,8 +215,7 @@ def parse_cell_line(
     """
     tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
-    options, ours, typed = list[Option](), dict[str, str | None](), list[Token]()
-    at = 0
+    options, ours, typed, at = list[Option](), dict[str, str | None](), list[Token](), 0
     while at < len(tokens) and not _is_end(tokens[at]):
         found = _options_at(table, tokens, texts, at)
         used = sum(len(option.tokens) for option in found)
@@ -243,8 +243,7 @@ def parse_line_magic(
     """
     tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
-    ours: dict[str, str | None] = {}
-    at = 0
+    ours, at = dict[str, str | None](), 0
     while at < len(tokens) and _continues_keywords(tokens[at], keywords):
         _add_keyword(table, tokens[at], line, keywords, ours)
         at += 1
@@ -309,9 +308,9 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
             span=[token.start, token.end],
         )
     try:
-        return table.read_option(texts, at)
+        return check_equals(table.read_option(texts, at), tokens)
     except OptionError as error:
-        error.details["span"] = [token.start, token.end]
+        error.details.setdefault("span", [token.start, token.end])
         raise
 
 
@@ -355,6 +354,7 @@ def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
 
 def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str, keywords: _Keywords) -> None:
     """Refuse the value of ``--nice 5``: the value of an option with an optional value follows an equals sign."""
+    check_lone_equals(tokens, at)
     token, before = tokens[at], tokens[at - 1].text if at else ""
     match = _match_keyword(token)
     if table.takes_glued_value(before) and not (match and _similar_keyword(match["word"], keywords)):

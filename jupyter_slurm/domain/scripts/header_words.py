@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from jupyter_slurm.domain.options.option_parser import HET
 from jupyter_slurm.errors import CellError
 
-__all__ = ["BLANKS", "header_words"]
+__all__ = ["BLANKS", "dropped_text", "header_words"]
 
 BLANKS = " \t\n\v\f\r"
 """Blanks of isspace(3) in the C locale."""
@@ -30,6 +30,22 @@ def header_words(line: str, number: int) -> Iterator[str]:
             return
         yield word
         rest = rest[used:].lstrip(BLANKS)
+
+
+def dropped_text(line: str) -> str:
+    """Return the part of a line after its ``#SBATCH`` that sbatch drops and that is no comment; empty: none."""
+    rest = line.lstrip(BLANKS)
+    while rest and not rest.startswith("#"):
+        if found := _COMPONENT.match(rest):
+            rest = rest[found.end() :].lstrip(BLANKS)
+            return "" if rest.startswith("#") else rest
+        if rest.startswith(":"):
+            return ""  # sbatch names it
+        word, used = _read_header_word(rest, 0)
+        if not word or rest[used : used + 1] == "#":
+            return rest[used:].lstrip(BLANKS)
+        rest = rest[used:].lstrip(BLANKS)
+    return ""
 
 
 def _read_header_word(text: str, number: int) -> tuple[str, int]:

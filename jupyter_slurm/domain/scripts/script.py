@@ -20,6 +20,7 @@ __all__ = [
     "MAX_SCRIPT_BYTES",
     "classify",
     "header_lines",
+    "header_lines_by_number",
     "header_options",
     "ignored_headers",
     "interpreter_words",
@@ -129,12 +130,12 @@ def header_options(text: str) -> list[str]:
     CellError
         A quote is not closed, or a word begins with a colon: sbatch stops at both. ``details["line"]`` has the line.
     """
-    return [word for number, line in _header_lines(text) for word in header_words(line, number)]
+    return [word for number, line in header_lines_by_number(text) for word in header_words(line, number)]
 
 
 def header_lines(text: str) -> list[str]:
     """Return the ``#SBATCH`` lines that count, and other lines that Slurm reads, for use in another script."""
-    return [*(f"#SBATCH{line}" for _, line in _header_lines(text)), *other_lines(text)]
+    return [*(f"#SBATCH{line}" for _, line in header_lines_by_number(text)), *other_lines(text)]
 
 
 def interpreter_words(text: str) -> list[str]:
@@ -144,12 +145,13 @@ def interpreter_words(text: str) -> list[str]:
 
 def ignored_headers(text: str) -> list[int]:
     """Return the numbers of the ``#SBATCH`` lines that Slurm ignores because they follow the first command."""
-    counted = {number for number, _ in _header_lines(text)}
+    counted = {number for number, _ in header_lines_by_number(text)}
     lines = enumerate(text.split("\n"), 1)
     return [number for number, line in lines if line.startswith("#SBATCH") and number not in counted]
 
 
-def _header_lines(text: str) -> list[tuple[int, str]]:
+def header_lines_by_number(text: str) -> list[tuple[int, str]]:
+    """Return the ``#SBATCH`` lines that count: their number, and the text after the mark."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if mark := _HEADER.match(line):
