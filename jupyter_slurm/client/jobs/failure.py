@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.client.render.job_card import advice, has_run, headline, is_finished, notes
 from jupyter_slurm.client.render.session_card import terminal_name
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
 from jupyter_slurm.errors import JobEndUnknown, JobFailed
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
     """
     lines = [headline(data)]
     printed = bool(log.strip())
-    hint = advice(data, printed=printed)
-    lines += [note for note in notes(data, printed=printed) if note != hint]
+    step = advice(data, printed=printed)
+    hint = advise_missing_command(log, data.get("kind")) or step
+    lines += [note for note in notes(data, printed=printed) if note != step]
     if owner:
         lines.append(f"The first task that failed: {owner}")
     if printed:

@@ -14,6 +14,7 @@ from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import plain, printable, to_html
 from jupyter_slurm.domain.advice.endings import SIGNALS
+from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
 from jupyter_slurm.domain.ranks import explain_ranks
 
 if TYPE_CHECKING:
@@ -220,6 +221,12 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     return list(dict.fromkeys(text for text in said if text))  # an unknown end is an explanation and an error
 
 
+def _missing(data: api.Job, panes: Sequence[OutputPane]) -> list[str]:
+    """Return the way out if the output tells of a missing shell function, also for a job that ended well."""
+    said = (advise_missing_command(pane.text, data.get("kind")) for pane in panes)
+    return [text for text in said if text][:1]
+
+
 def _component(part: api.JobComponent) -> str:
     where = f", on {part['nodes']}" if part["nodes"] else ""
     return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
@@ -227,7 +234,7 @@ def _component(part: api.JobComponent) -> str:
 
 def as_text(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Render a job and its output as plain text; ``printed``: more output exists elsewhere."""
-    said = notes(data, trouble, printed=printed or bool(panes))
+    said = [*notes(data, trouble, printed=printed or bool(panes)), *_missing(data, panes)]
     lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
     return "\n".join([*lines, output_as_text(panes)] if panes else lines)
 
@@ -254,7 +261,7 @@ def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, pr
         f"<span{_MUTED_STYLE}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
     session = data.get("session")
-    for note in notes(data, trouble, printed=printed or bool(panes)):
+    for note in [*notes(data, trouble, printed=printed or bool(panes)), *_missing(data, panes)]:
         said = escape(note)
         if session and note in (session["url"], session.get("browser_url"), session["path"]):
             said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
