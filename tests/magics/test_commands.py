@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,7 @@ def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "error", "said", "step"),
     [
-        ("%scontrol show job 99999999", "CommandError", "Invalid job id", "%squeue"),
+        ("%scontrol show job 99999999", "CommandError", "Invalid job id", "jupyter_slurm.job(99999999)"),
         ("%squeue --no-such-option", "CommandError", "no-such-option", "--help"),
         ("%sacct", "CommandError", "disabled", "jobs()"),
         ("%squeue -o 'open", "UsageError", "not closed", "Close the quote"),
@@ -156,3 +158,30 @@ def test_help_is_help_with_examples_of_its_own(kernel: Any, magic: str) -> None:
 def test_every_magic_is_asked_for_help(kernel: Any) -> None:
     ours = "[n for table in get_ipython().magics_manager.magics.values() for n, f in table.items() if 'jupyter_slurm' in f.__module__]"
     assert set(kernel.value(f"*{ours}").split()) == {magic.strip("%") for magic in MAGICS} | set(COMMANDS)
+
+
+@pytest.mark.slow
+@pytest.mark.here_only("it starts a cluster and a kernel of its own")
+def test_a_forgotten_job_is_told_with_its_end(
+    new_cluster: Any, start_kernel: Any, settings_of: Any, short_path: Path, wait_for: Any
+) -> None:
+    forgetful = new_cluster(extra=("MinJobAge=2",))
+    kernel = start_kernel(
+        {**os.environ, **forgetful.env(), **settings_of(short_path, agent_host="inprocess")}, short_path
+    )
+    try:
+        kernel.ok("%load_ext jupyter_slurm")
+        kernel.ok("%%sbatch wait as=j\nprint(1)")
+        number = kernel.value("j.id")
+
+        def is_forgotten() -> bool:
+            argv = ["squeue", "--jobs", number]
+            return subprocess.run(argv, env=forgetful.env(), capture_output=True, check=False).returncode != 0
+
+        wait_for(is_forgotten, "the controller forgets the job", timeout=120)
+        for line in (f"%squeue -j {number}", f"%scontrol show job {number}"):
+            refused = kernel.run(line)
+            assert f"Job {number} has left the queue: it ended as COMPLETED." in refused.traceback
+            assert f"jupyter_slurm.job({number})" in refused.traceback
+    finally:
+        kernel.stop()

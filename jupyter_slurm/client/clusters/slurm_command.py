@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,12 +15,14 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.options.commands import is_repeatable
-from jupyter_slurm.errors import CommandError, Throttled
+from jupyter_slurm.errors import CommandError, SlurmError, Throttled
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["retry_when_allowed", "run_command"]
+
+_JOB = re.compile(r"(?:-j|--jobs?=)?(\d+(?:_\d+)?)(?:,[\d_,]+)?")
 
 
 def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | None:
@@ -38,7 +42,11 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")
     if answer["exit_code"] != 0:
         message = said.strip() or text.strip() or f"{argv[0]} ended with exit code {answer['exit_code']}"
-        hint = answer.get("hint") or f"`%{argv[0]} --help` and `%{argv[0]}?` show its options."
+        hint = (
+            _end_of_forgotten(cluster, argv, message)
+            or answer.get("hint")
+            or f"`%{argv[0]} --help` and `%{argv[0]}?` show its options."
+        )
         raise CommandError(printable(message), hint=hint, argv=list(argv), exit_code=answer["exit_code"], stderr=said)
     if said.strip():
         sys.stderr.write(printable(said))
@@ -46,6 +54,22 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
         table = answer["table"]
         return Table(table["columns"], table["rows"], title=table.get("title", ""))
     return CommandText(text) if text else None
+
+
+def _end_of_forgotten(cluster: Cluster, argv: Sequence[str], message: str) -> str:
+    """Return what is known of a job that the controller has forgotten; empty for any other message."""
+    found = next((match for word in argv[1:] if (match := _JOB.fullmatch(word))), None)
+    if found is None or "invalid job id" not in message.lower():
+        return ""
+    number, told = found[1], ""
+    with contextlib.suppress(SlurmError):
+        job = cluster.client.get(cluster.path("jobs", number))
+        if job["finished"]:
+            told = f"Job {number} has left the queue: it ended as {job['state']}. "
+    told = told or f"Job {number} has left the queue, or never was in it. "
+    return (
+        f"{told}`jupyter_slurm.job({number})` shows its end, and so does `%sacct -j {number}` if there is accounting."
+    )
 
 
 _T = TypeVar("_T")

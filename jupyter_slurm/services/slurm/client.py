@@ -346,7 +346,7 @@ def next_step(command: str, message: str) -> str:
     rules = [
         (
             "invalid job id",
-            ("Check with `%squeue --me` whether it is still in the queue. `jupyter_slurm.jobs()` lists your jobs."),
+            ("The job has left the queue, or never was in it. `jupyter_slurm.jobs()` lists your jobs with their ends."),
         ),
         ("accounting storage is disabled", _NO_HISTORY),
         ("not running a supported accounting_storage", _NO_HISTORY),
