@@ -257,6 +257,8 @@ class Cluster(TypedDict):
     slurm_conf: str | None
     python: NotRequired[str]
     folder: NotRequired[str]
+    home: NotRequired[str]
+    user: NotRequired[str]
     active: NotRequired[int]
     gpus: NotRequired[bool]
     launch: NotRequired[ClusterLaunch]

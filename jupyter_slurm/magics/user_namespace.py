@@ -29,10 +29,12 @@ def lookup_in(shell: Any, local_ns: Mapping[str, object]) -> Lookup:
 def variables(line: str, cluster: Cluster) -> dict[str, str]:
     """Return the variables that a line may name: those sent with a submission, without secrets of Jupyter.
 
-    None for a remote cluster, where variables of this machine have no meaning: names stay as typed.
+    For a remote cluster, HOME, USER and LOGNAME of that cluster; any other name stays as typed, because variables of
+    this computer have no meaning there.
     """
-    named = ("$" in line or "~" in line) and not cluster.is_remote
-    return submission_environment(os.environ) if named else {}
+    if not ("$" in line or "~" in line):
+        return {}
+    return cluster.login_variables() if cluster.is_remote else submission_environment(os.environ)
 
 
 def _usable(name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
@@ -463,6 +464,19 @@ def test_variables_of_the_environment_stand_in_the_line_and_not_in_a_script(kern
     assert kernel.value("preview.script.splitlines()[-1]") == "echo $HOME $MARK_OF_THE_CELL"
     assert kernel.value("preview.argv[3]") == f"{home}/o.txt"
     assert kernel.ok("%scontrol show hostnames $HOME").result["text/plain"] == home
+
+
+def test_home_and_user_of_a_line_are_those_of_the_cluster(kernel: Any, way: Way) -> None:
+    kernel.ok("%%sbatch as=there wait\n#!/bin/sh\necho $HOME\nid -un")
+    home, user = kernel.value("there.stdout").split()
+    kernel.ok(
+        "preview = get_ipython().run_cell_magic('sbatch', "
+        "'show -o ~/o.txt -e $HOME/e.txt -- ${HOME}x $USER $MARK_OF_NOBODY', '#!/bin/sh\\ntrue')"
+    )
+    argv = ast.literal_eval(kernel.value("preview.argv"))
+    assert {f"{home}/o.txt", f"{home}/e.txt", f"{home}x", "$MARK_OF_NOBODY"} <= {*argv}
+    if way.is_remote:
+        assert argv[-2] == user
 
 
 def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:

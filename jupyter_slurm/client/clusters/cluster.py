@@ -87,6 +87,12 @@ class Cluster:
             self._options[command] = self.client.get(self.path("options", command))
         return self._options[command]
 
+    def login_variables(self) -> dict[str, str]:
+        """Return HOME, USER and LOGNAME of the user on this cluster; empty without a login."""
+        told: api.Cluster = self.client.get(self.path())
+        home, user = told.get("home"), told.get("user")
+        return {"HOME": home, "USER": user, "LOGNAME": user} if home and user else {}
+
     def log_in(self) -> None:
         """Log in if needed, and count from now on as a user of the login."""
         from jupyter_slurm.agent.client.client_errors import show_once

@@ -173,6 +173,8 @@ class Cluster:
             "name": self.identity.name or self.id,
             "slurm_conf": self.location.slurm_conf,
             "folder": self.tracker.folder.path,
+            "home": self.location.home,
+            "user": self.location.user,
             "active": len({entry.part.of if entry.part else id(entry) for entry in active}),
             "poll": self.poller.status(),
             "launch": self.launch,

@@ -164,6 +164,10 @@ export interface components {
             readonly python?: string;
             /** @description Folder of the job directories */
             readonly folder?: string;
+            /** @description Home directory of the user on the cluster; absent without a login */
+            readonly home?: string;
+            /** @description Name of the user on the cluster; absent without a login */
+            readonly user?: string;
             /** @description Jobs that are not over */
             readonly active?: number;
             /** @description Whether the cluster has GPUs, by its profile or Slurm's GresTypes; absent while that is unknown */
