@@ -110,7 +110,8 @@ async def follow(
 
     ``offsets`` gives for each stream the bytes that the listener already has; a missing stream is not sent. A negative
     offset asks for the end only: the first event has the start position. ``changed`` is set when the job's state
-    changes; ``printed`` is called after new output; ``lost`` returns why the connection is down.
+    changes; ``printed`` is called after new output, and when a file has appeared; ``lost`` returns why the connection
+    is down.
 
     Raises
     ------
@@ -119,6 +120,7 @@ async def follow(
     """
     told: api.Job | None = None
     trouble = ""
+    present = set[str]()
     with tails.watching(changed) as watch:
         while True:
             changed.clear()  # first: later changes set the event again
@@ -132,7 +134,8 @@ async def follow(
             paths = _paths(entry, offsets)
             tails.watch(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
-            quiet = True
+            found = {path for path in paths.values() if sizes.get(path) is not None}
+            quiet, present = found <= present, present | found
             for stream, path in paths.items():
                 size = sizes.get(path) if finished else await _size(tails, path, sizes.get(path), offsets[stream])
                 async for part in _news(transport, path, size, stream, offsets, is_last=finished):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.errors import JobOutputMissing, UntrustedFile, UsageError
 from jupyter_slurm.services.event_bus import Event
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["ResultReader"]
 
 
+class Looks(Protocol):
+    """Requests for a state: :class:`jupyter_slurm.services.clusters.job_looks.JobLooks`."""
+
+    def wake(self) -> None:
+        """Request a query of the queue soon."""
+
+    def note_news(self, entry: TrackedJob) -> None:
+        """Look at a job soon, because it has written output or started."""
+
+
 class ResultReader:
     """Read data and results of one cluster's jobs.
 
@@ -37,8 +47,8 @@ class ResultReader:
         Queries Slurm.
     tracker : Tracker
         Tracks the jobs.
-    wake : callable
-        Requests a query of the queue soon.
+    looks : Looks
+        Asks for the state of a job whose output shows that it starts or ends.
     reached : callable
         Returns the connection fields of the API.
     find : callable
@@ -51,12 +61,12 @@ class ResultReader:
         self,
         client: SlurmClient,
         tracker: Tracker,
-        wake: Callable[[], None],
+        looks: Looks,
         reached: Callable[[], output.LinkState],
         find: Callable[[str], Awaitable[TrackedJob]],
         display_entry: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
-        self._client, self._tracker, self._wake, self._reached = client, tracker, wake, reached
+        self._client, self._tracker, self._looks, self._reached = client, tracker, looks, reached
         self._find, self._display_entry = find, display_entry
         self._transport, self._clock = client.transport, tracker.clock
         self._tails = OutputGrowth(client.transport)
@@ -119,21 +129,22 @@ class ResultReader:
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self._tracker.listening(entry) as changed:
-            self._wake()
+            self._looks.wake()
 
             def look() -> TrackedJob:
                 return self._display_entry(reference, self._tracker.find(reference) or entry)
 
-            begun = functools.partial(self._check_output_start, entry)
+            begun = functools.partial(self._note_output, entry)
             lost = functools.partial(output.why_lost, self._tracker.name, self._reached)
             async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
                 yield event
 
-    def _check_output_start(self, entry: TrackedJob) -> None:
-        """Treat output in the directory of a job that never ran before as the sign of its start."""
+    def _note_output(self, entry: TrackedJob) -> None:
+        """Treat output in the directory of a job that never ran before as the sign of its start, and expect its end."""
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
             self._tracker.publish(entry)
+        self._looks.note_news(entry)
 
     async def _find_single(self, reference: str) -> TrackedJob:
         return self._display_entry(reference, await self._find(reference))
