@@ -70,8 +70,13 @@ def run(args: argparse.Namespace) -> int:
     cluster = requested_cluster(args)
     if args.command in _ACTIONS:
         return _act(cluster, args)
-    does = {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel, "bring": _copy_back}
-    return does[args.command](cluster, args)
+    does = {"show": _show, "report": _report, "cancel": _cancel, "bring": _copy_back}
+    if args.command == "jobs":
+        return _jobs(cluster, args)
+    from jupyter_slurm.client.clusters.other_clusters import naming_others
+
+    with naming_others(cluster, args.job):
+        return does[args.command](cluster, args)
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
@@ -169,10 +174,11 @@ def _copy_back(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.client.clusters.other_clusters import where_else
     from jupyter_slurm.client.jobs.actions import act
     from jupyter_slurm.client.render.terminal import printable
     from jupyter_slurm.domain.queries.job_actions import ACTION_RESULTS
-    from jupyter_slurm.errors import from_problem
+    from jupyter_slurm.errors import ConfigError, JobNotFound, from_problem
 
     failed = 0
     for answer in act(cluster, args.command, args.jobs):
@@ -182,7 +188,10 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
             continue
         failed += 1
         sys.stdout.flush()
-        print(for_terminal(printable(f"{answer['job']}: {from_problem(answer['error'])}")), file=sys.stderr)
+        error = from_problem(answer["error"])
+        if isinstance(error, (JobNotFound, ConfigError)):
+            error.hint = where_else(cluster, answer["job"]) or error.hint
+        print(for_terminal(printable(f"{answer['job']}: {error}")), file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster, with_cluster_first
@@ -179,7 +180,7 @@ def _show(session: Session) -> None:
 
 
 def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
-    from jupyter_slurm.client.sessions.session import sessions
+    from jupyter_slurm.client.sessions.session import sessions, sessions_elsewhere
 
     found = sessions(active=is_active)
     if as_json:
@@ -193,16 +194,19 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
                 print(said, file=sys.stderr)
     else:
         print("No sessions." if not is_active else "No active sessions. Add --all to list finished sessions.")
+    if not as_json:
+        for other, count in Counter(one.cluster for one in sessions_elsewhere()).items():
+            print(f"Cluster {other} has {count} more: `jupyter slurm sessions --cluster {other}`.", file=sys.stderr)
     return 0
 
 
 def _meant(name: str | None) -> Session:
     """Return the session of a name, or without a name the only active one."""
-    from jupyter_slurm.client.sessions.session import session, sessions
+    from jupyter_slurm.client.sessions.session import session, sessions, sessions_elsewhere
 
     if name is not None:
         return session(name)
-    found = sessions()
+    found = sessions() or sessions_elsewhere()
     if len(found) != 1:
         names = ", ".join(sorted(str(one.name) for one in found))
         raise UsageError(

@@ -42,6 +42,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.client.clusters.cluster import every
+    from jupyter_slurm.client.clusters.other_clusters import naming_others
     from jupyter_slurm.client.clusters.tunnel import open_host_tunnel, open_tunnel, tunnels
     from jupyter_slurm.client.render.terminal import printable
 
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = requested_cluster(args)
     made = open_host_tunnel(cluster, args.job, args.port, local_port=args.local, socket=args.socket)
     if made is None:
-        made = open_tunnel(cluster, args.job, args.port, local_port=args.local, node=args.node, socket=args.socket)
+        with naming_others(cluster, args.job):
+            made = open_tunnel(cluster, args.job, args.port, local_port=args.local, node=args.node, socket=args.socket)
     print(printable(repr(made)))
     return 0

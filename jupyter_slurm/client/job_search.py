@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.other_clusters import naming_others
 from jupyter_slurm.client.jobs.array import Task
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
@@ -34,14 +35,16 @@ def job(reference: int | str | JobId) -> Job:
     Raises
     ------
     JobNotFound
-        Neither the job directories nor Slurm know the job.
+        Neither the job directories nor Slurm know the job. If another cluster with a connection has a job of that
+        number, the hint names it.
     """
     text = str(reference).strip()
     if _REFERENCE.fullmatch(text) is None:
         raise JobNotFound(f"{text!r} is not a job ID.", hint="List your jobs with jupyter_slurm.jobs().")
     cluster = current()
     task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
-    data = cluster.client.get(cluster.path("jobs", text))
+    with naming_others(cluster, text):
+        data = cluster.client.get(cluster.path("jobs", text))
     if task is None:
         return handle(cluster, data)
     return Task(cluster, data, int(task[1]) if data.get("task") is None else data["task"])

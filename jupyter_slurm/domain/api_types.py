@@ -178,7 +178,7 @@ class Tunnel(TypedDict):
     way: str | None  # login, hop, ssh, nested, step, direct
     failed: Mapping[str, str]
     proven: bool
-    state: str  # open, broken, closed
+    state: str  # open, preparing, broken, closed
     message: str
     since: float
     connections: int

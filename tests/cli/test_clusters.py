@@ -54,6 +54,18 @@ def test_jobs_of_a_cluster_far_away(laptop: Any, ssh_site: Site, wait_for: Calla
     assert "torn: cannot be used: " in told
     assert "1970" not in told
     assert "sleep 600" in laptop.printed("show", job, "--script", "--cluster", "far").stdout
+    for command in (("show", job), ("report", job), ("cancel", job), ("hold", job), ("tunnel", job, "8888")):
+        elsewhere = laptop.printed(*command)
+        assert (elsewhere.returncode, elsewhere.stdout) == (1, ""), "a number alone acts on no other cluster"
+        assert f"far has a job {job}: add `--cluster far`" in elsewhere.stderr, elsewhere
+    server = ("--", "python3", "-m", "http.server", "--bind", "127.0.0.1", "{port}")
+    begun = laptop.slurm("launch", "far", "noopen", "name=w", "--chdir=/tmp", *server)
+    assert begun.code == 0, begun.text
+    assert "Cluster far has 1 more: `jupyter slurm sessions --cluster far`." in laptop.printed("sessions").stderr
+    assert "far" not in laptop.printed("log", "nobody").stderr
+    assert laptop.printed("log", "w").returncode == 0
+    stopped = laptop.printed("stop", "w")
+    assert (stopped.returncode, "Stopped: Session" in stopped.stdout) == (0, True), stopped
     assert laptop.printed("cancel", job, "--cluster", "far").returncode == 0
     question = ("squeue", "--noheader", f"--jobs={job}", "--states=PD,R", "--format=%T")
     wait_for(lambda: not ssh_site.slurm.run(*question).stdout, "the job to be cancelled")

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import pwd
 import socket
 import stat
 from collections.abc import Mapping
@@ -128,13 +129,27 @@ def machine_identity() -> dict[str, str]:
     return {"host": socket.gethostname(), "boot_id": boot_id}
 
 
-def _stem(api_major: int) -> str:
-    digest = hashlib.sha256(f"{os.geteuid()}@{socket.gethostname()}".encode()).hexdigest()
+def _stem(api_major: int, home: str) -> str:
+    digest = hashlib.sha256(f"{os.geteuid()}@{socket.gethostname()}{home}".encode()).hexdigest()
     return f"v{api_major}-{digest[:8]}"
 
 
-def _place(folder: str) -> AgentLocation:
-    return AgentLocation(folder, _stem(API_MAJOR))
+def _place(folder: str, home: str = "") -> AgentLocation:
+    return AgentLocation(folder, _stem(API_MAJOR, home))
+
+
+def _other_home(settings: Settings) -> str:
+    """Return HOME if it is not the user's own home; empty if it is, or if the settings name the agent's directory.
+
+    A process with another HOME has other settings and other job directories, so it gets another agent.
+    """
+    home = os.environ.get("HOME", "")
+    try:
+        own = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a container without this user
+        return ""
+    is_same = not home or os.path.realpath(home) == os.path.realpath(own)
+    return "" if settings.runtime_dir or is_same else os.path.realpath(home)
 
 
 def _candidates(settings: Settings) -> list[str]:
@@ -240,7 +255,7 @@ def search_locations(settings: Settings) -> list[AgentLocation]:
             if settings.runtime_dir:
                 raise
             continue
-        found.append(_place(folder))
+        found.append(_place(folder, _other_home(settings)))
     return found
 
 
@@ -265,7 +280,7 @@ def place_to_start(settings: Settings) -> AgentLocation:
                 raise
             reasons.append(error.message)
         else:
-            return _place(folder)
+            return _place(folder, _other_home(settings))
     raise AgentUnreachable(
         "No directory is suitable for the socket of the agent. " + " ".join(reasons),
         hint="Set c.JupyterSlurm.runtime_dir to a directory of yours on a local disk.",

@@ -55,8 +55,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     if bool(args.job) == bool(args.node) and not (args.write and not args.job):
         raise UsageError("Name a job, or a node with --node.", hint="`jupyter slurm jobs` lists your jobs.")
+    from jupyter_slurm.client.clusters.other_clusters import naming_others
+
     cluster = requested_cluster(args)
-    entries = _entries(cluster, args.job, args.node) if args.job or args.node else []
+    with naming_others(cluster, args.job or ""):
+        entries = _entries(cluster, args.job, args.node) if args.job or args.node else []
     if not args.write:
         for entry in entries:
             print(entry.text)

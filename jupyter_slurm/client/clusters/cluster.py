@@ -37,6 +37,7 @@ __all__ = [
     "current",
     "disconnect",
     "every",
+    "is_chosen",
     "named",
     "overview",
     "registered",
@@ -131,6 +132,11 @@ class Cluster:
 def chosen() -> str:
     """Return the name of the chosen cluster; ``local`` for the cluster of the Slurm commands of this machine."""
     return (settings().cluster if _chosen is None else _chosen) or "local"
+
+
+def is_chosen() -> bool:
+    """Return whether the user has chosen a cluster in this process: ``%slurm use``, ``--cluster``."""
+    return _chosen is not None
 
 
 def current(*, log_in: bool = True) -> Cluster:

@@ -84,7 +84,8 @@ def sentence(data: api.Tunnel) -> str:
     by = f", {way[data['way']]}" if data["way"] in way else ""
     if by and data["way"] != "ssh" and "ssh" in data["failed"]:
         by += f" (ssh to the node does not work: {data['failed']['ssh']})"
-    doubt = "" if data["proven"] or data["state"] != "open" else ", the owner of the port cannot be verified"
+    is_known = data["proven"] or data["state"] != "open" or not data["way"]  # without a route nothing was tried yet
+    doubt = "" if is_known else ", the owner of the port cannot be verified"
     state = "" if data["state"] == "open" else f" ({data['state']}{': ' + data['message'] if data['message'] else ''})"
     return f"{here} leads to {where}{node}{by}{doubt}{state}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import webbrowser
@@ -9,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from jupyter_slurm.client.clusters.cluster import current
+from jupyter_slurm.client.clusters.cluster import Cluster, current, is_chosen
+from jupyter_slurm.client.clusters.other_clusters import find_anywhere, other_clusters
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
@@ -25,12 +27,12 @@ from jupyter_slurm.client.render.session_card import (
 )
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Session", "SessionList", "session", "sessions"]
+__all__ = ["Session", "SessionList", "session", "sessions", "sessions_elsewhere"]
 
 _SERVING_STATES = (
     "ready",
@@ -245,13 +247,32 @@ def sessions(*, active: bool = True) -> SessionList:
     return SessionList(Session(cluster, data) for data in found)
 
 
+def sessions_elsewhere() -> SessionList:
+    """Return the active sessions of the other clusters with a connection; none if a cluster was chosen."""
+    found: list[Session] = []
+    if not is_chosen():
+        for cluster in other_clusters(current()):
+            with contextlib.suppress(SlurmError):
+                told = cluster.client.get(cluster.path("sessions"), params={"state": "active"})
+                found += [Session(cluster, data) for data in told]
+    return SessionList(found)
+
+
 def session(name: str) -> Session:
     """Return a session by its name, its Slurm id or its key.
+
+    If the cluster in use has no session of that name, and no cluster was chosen with ``%slurm use`` or ``--cluster``,
+    the other clusters with a connection are searched.
 
     Raises
     ------
     JobNotFound
-        No such session exists.
+        No such session exists; the hint names another cluster that has it.
+    UsageError
+        Several other clusters have a session of that name.
     """
-    cluster = current()
-    return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
+
+    def find(cluster: Cluster) -> Session:
+        return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
+
+    return find_anywhere(find, f"session {name}", is_number=str(name)[:1].isdigit())

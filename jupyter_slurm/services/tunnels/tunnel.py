@@ -104,6 +104,9 @@ class TunnelSpec:
     since: float
 
 
+_PREPARING = "The route to the port is being prepared. If a question about a host is open, answer it."
+
+
 class _Ready(NamedTuple):
     """Proof of the listener's owner from ``since``; ``era``: no program on the port is known to have ended in it."""
 
@@ -205,10 +208,21 @@ class Tunnel:
             "way": kind or None,
             "failed": failed,
             "proven": self._is_proven,
-            "state": "closed" if self._is_closed else "open" if self._error is None else "broken",
-            "message": "" if self._error is None else self._error.message,
+            "state": self._state(),
+            "message": self._error.message if self._error is not None else _PREPARING if self._is_preparing() else "",
             "connections": self._forwarder.connections if self._forwarder is not None else 0,
         }
+
+    def _is_preparing(self) -> bool:
+        """Return whether the first search for a route is not over: a question to the user may be open."""
+        return self._ready is None and self._error is None and self._preparing.locked()
+
+    def _state(self) -> str:
+        if self._is_closed:
+            return "closed"
+        if self._error is not None:
+            return "broken"
+        return "preparing" if self._is_preparing() else "open"
 
     # -- in the event loop
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -172,3 +173,21 @@ def test_the_record_says_who_listens(agent: object, settings: Settings) -> None:
     assert record["hosting"] == "inprocess"
     for name in os.listdir(found.folder):
         assert os.stat(os.path.join(found.folder, name)).st_mode & 0o077 == 0, name
+
+
+def test_a_process_with_another_home_has_another_agent(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that an agent with other job directories, of another home in the same shared folder, is not found."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(discovery, "_LOCAL_TEMP", str(place))
+    own = pwd.getpwuid(os.geteuid()).pw_dir
+    monkeypatch.setenv("HOME", own)
+    usual = discovery.place_to_start(Settings(state_dir=str(place)))
+    assert usual.socket in [one.socket for one in discovery.search_locations(Settings(state_dir=str(place)))]
+    named = Settings(runtime_dir=str(place / "named"))
+    before = discovery.place_to_start(named).socket
+    monkeypatch.setenv("HOME", str(place))
+    other = discovery.place_to_start(Settings(state_dir=str(place)))
+    assert other.folder == usual.folder
+    assert other.socket != usual.socket
+    assert usual.socket not in [one.socket for one in discovery.search_locations(Settings(state_dir=str(place)))]
+    assert discovery.place_to_start(named).socket == before, "a directory that the settings name is used as it is"

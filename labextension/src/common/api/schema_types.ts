@@ -94,8 +94,11 @@ export interface components {
             };
             /** @description The node said that the port belongs to this user */
             readonly proven: boolean;
-            /** @enum {unknown} */
-            readonly state: "open" | "broken" | "closed";
+            /**
+             * @description preparing: nothing is known of the port yet
+             * @enum {unknown}
+             */
+            readonly state: "open" | "preparing" | "broken" | "closed";
             /** @description Why it is broken: nobody of this user's answers there, the way is gone, or the local port is taken */
             readonly message: string;
             readonly since: number;
