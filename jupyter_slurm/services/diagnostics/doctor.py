@@ -23,7 +23,7 @@ from jupyter_slurm.transport.ssh.shell.login_shell_check import (
     count_sessions,
     has_sftp,
 )
-from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND_HINT
+from jupyter_slurm.transport.ssh.shell.prelude import no_command_hint
 
 __all__ = ["ClusterCheck"]
 
@@ -131,7 +131,7 @@ class ClusterCheck:
             self._warn(
                 "shell",
                 f"the login shell ran no command in {seen.seconds:.0f} s{said}",
-                NO_COMMAND_HINT,
+                no_command_hint(seen.noise),
             )
             return
         self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
 
-__all__ = ["AnswerTooLarge", "Connection", "Hop", "LinkLost", "Session", "Wire"]
+__all__ = ["AnswerTooLarge", "ClosedEarly", "Connection", "Hop", "LinkLost", "Session", "Wire"]
 
 
 class LinkLost(TransportError):
@@ -29,6 +29,18 @@ class LinkLost(TransportError):
 
 class AnswerTooLarge(TransportError):
     """A command printed more than is ever read into memory; it was ended."""
+
+
+class ClosedEarly(LinkLost):
+    """A host closed the connection before its greeting: it has too many logins at a time, or blocks this computer."""
+
+    def __init__(self, label: str, host: str) -> None:
+        super().__init__(
+            f"{label} cannot be reached: it closed the connection before the login.",
+            hint="The host may limit the logins at a time (MaxStartups), or block this computer for a while. Try again "
+            "in a few minutes.",
+            host=host,
+        )
 
 
 class Wire(Protocol):

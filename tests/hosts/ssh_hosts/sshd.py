@@ -170,8 +170,9 @@ class SshHost(Machine):
 
     def start(self) -> None:
         """Start sshd, after :meth:`stop` or with changed ``options``; it accepts connections on return."""
-        # The first value of a setting counts.
-        self.etc.joinpath("sshd_config").write_text(_config(self.options) + _config(_defaults()) + self._key_lines())
+        # The first value of a setting counts, but the last one of MaxStartups.
+        usual = {word: value for word, value in _defaults().items() if word not in self.options}
+        self.etc.joinpath("sshd_config").write_text(_config(self.options) + _config(usual) + self._key_lines())
         if self.run("/usr/sbin/sshd", "-E", "/var/log/sshd.log", check=False).returncode != 0:
             raise AssertionError(f"{self.name}: sshd did not start\n{self.log}")
         self._wait(lambda: self.listener is not None, "sshd did not start")

@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import paramiko
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from jupyter_slurm.errors import LoginFailed, SlurmError
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
-from jupyter_slurm.transport.ssh.protocols import Connection, Hop, LinkLost, Session, Wire
+from jupyter_slurm.transport.ssh.protocols import ClosedEarly, Connection, Hop, LinkLost, Session, Wire
 
 __all__ = ["LinkObserver", "PersistentLink"]
 
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _CHANNEL_TIMEOUT_S = 30.0  # seconds
 _MAX_PAUSE_FACTOR = 60  # times the first pause: the longest pause between two attempts to connect
+_MAX_BUSY_ATTEMPTS = 5  # first connections that a host may close before its greeting
 _MAX_LOGIN_HANGUPS = 3  # logins that a server may cut off before this counts as a refusal
 
 
@@ -249,8 +250,12 @@ class PersistentLink(ABC):
         self._connecting.add_done_callback(self._on_connected)
 
     async def _connect(self, is_reconnect: bool) -> Connection:
-        if not is_reconnect:  # the caller gets a first error at once
-            return await self._open()
+        pause = wait_random_exponential(self._pause, max=_MAX_PAUSE_FACTOR * self._pause)
+        if not is_reconnect:  # the caller gets a first error at once, or soon from a host that is busy
+            stop = stop_after_attempt(_MAX_BUSY_ATTEMPTS)
+            return await AsyncRetrying(wait=pause, stop=stop, retry=retry_if_exception(self._is_busy), reraise=True)(
+                self._open
+            )
         hung_up = itertools.count(1)
 
         def may_be_better(error: BaseException) -> bool:
@@ -258,11 +263,14 @@ class PersistentLink(ABC):
             cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _MAX_LOGIN_HANGUPS
             return cut or isinstance(error, LinkLost)
 
-        pause = wait_random_exponential(self._pause, max=_MAX_PAUSE_FACTOR * self._pause)
         async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
             with attempt:
                 connection = await self._open()
         return connection
+
+    def _is_busy(self, error: BaseException) -> bool:
+        """Return whether the first host closed the connection at once: nobody was asked, and it may accept the next."""
+        return isinstance(error, ClosedEarly) and error.details["host"] == self.hosts[0] and not self._closed
 
     async def _open(self) -> Connection:
         connection = self._building = self.new_connection()

@@ -10,7 +10,7 @@ from jupyter_slurm.domain.scripts.environments import module_command
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.transport.ssh.prompts import printable
 
-__all__ = ["PreludeEnd", "prelude_text"]
+__all__ = ["PreludeEnd", "no_command_hint", "prelude_text"]
 
 _MAX_PRELUDE_CHARACTERS: Final = 2000  # characters
 # Commands of Modules and Lmod. Their start takes a tenth of a second and sets variables, so only their users get it.
@@ -53,3 +53,17 @@ def prelude_text(prelude: str) -> str:
     first = module_command("sh") if _MODULES.search(prelude) else ""
     run = f"eval {quote_argv([prelude])}" if prelude else ":"
     return f"{{ {first}{run}\n}} </dev/null; js_prelude=$?\n"
+
+
+def no_command_hint(message: str = "") -> str:
+    """Return the advice for a login shell that runs no command and printed this message."""
+    if re.search("password has expired|password change required", message, re.IGNORECASE):
+        return (
+            "The host runs no command until you have changed your password. Run `ssh HOST` in a terminal, and change "
+            "it there."
+        )
+    return (
+        "Run `ssh HOST` in a terminal to see the cause. If your password has expired, change it in that terminal. "
+        "Check that your start-up files (.bashrc, .zshrc, .cshrc, config.fish) do not end the shell or wait for input. "
+        "If they are slow, set `patience` (seconds) under [shell] in the profile."
+    )

@@ -25,9 +25,9 @@ from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost, Sess
 from jupyter_slurm.transport.ssh.shell import starter_program
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number, shell_line, split_notes
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
-from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
+from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, no_command_hint, prelude_text
 
-__all__ = ["NO_COMMAND_HINT", "Shell"]
+__all__ = ["Shell"]
 
 _MAX_NOISE_BYTES: Final = 1 << 20  # bytes that start-up files may print
 _MAX_ANSWER_BYTES: Final = 256 << 20  # bytes of an answer: the queue of a large cluster has 50 MB
@@ -54,14 +54,6 @@ _LOGIN: Final = (
     ' *) exec "$SHELL" -l -c "echo {ready}; exec /bin/sh -s" ;;'
     " esac"
 )
-
-
-NO_COMMAND_HINT: Final = (
-    "Run `ssh HOST` in a terminal to see the cause. If your password has expired, change it in that terminal. Check "
-    "that your start-up files (.bashrc, .zshrc, .cshrc, config.fish) do not end the shell or wait for input. If they "
-    "are slow, set `patience` (seconds) under [shell] in the profile."
-)
-"""Advice for a login shell that runs no command."""
 
 
 def _read_available(receive: Callable[[int], bytes]) -> bytes | None:
@@ -270,7 +262,8 @@ class Shell:
             "",
         )
         return TransportError(
-            f"The login shell {subject} before it ran a command" + (f": {said}" if said else "."), hint=NO_COMMAND_HINT
+            f"The login shell {subject} before it ran a command" + (f": {said}" if said else "."),
+            hint=no_command_hint(said),
         )
 
     def _startup_output(self, err: bytes | bytearray) -> bytes:

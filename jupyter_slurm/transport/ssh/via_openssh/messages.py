@@ -22,7 +22,7 @@ from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import (
 )
 from jupyter_slurm.transport.ssh.keys.public_keys import SHORT_KEY_HINT
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
-from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.protocols import ClosedEarly, LinkLost
 
 __all__ = ["AskpassQuestion", "AskpassQuestions", "failure", "user_text"]
 
@@ -262,6 +262,10 @@ def _reach(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | 
         elif "timed out" in reason.lower():
             reason = "no answer"
         return LinkLost(f"{host.label} cannot be reached: {reason}.", hint=hint, host=host.name)
+    if re.search(r"^(?:kex|ssh)_exchange_identification: .*(?:closed|reset)", message, re.MULTILINE):
+        by = re.search(r"^Connection (?:closed|reset) by (\S+) port", message, re.MULTILINE)
+        host = next((one for one in route if by and one.hostname == by[1]), route[-1])
+        return ClosedEarly(host.label, host.name)
     if match := re.search(r"open failed: (.*)", message):
         host, before = route[-1], route[-2].name if len(route) > 1 else "the host before it"
         return LinkLost(

@@ -21,7 +21,7 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.config.algorithms import DEFAULTS
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.protocols import ClosedEarly, LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.channels import ChannelStream, use_piecewise_buffer
 from jupyter_slurm.transport.ssh.via_paramiko.packetizer import packetizer_class
 from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import ProxyCommand
@@ -379,4 +379,6 @@ def _unreachable(host: HostConfig, error: Exception) -> LinkLost:
     elif isinstance(error, paramiko.ChannelException):
         before = host.through[-1] if host.through else "the host before it"
         hint = f"Check the name of the host, and whether {before} may forward connections (AllowTcpForwarding)."
+    elif isinstance(error.__context__, EOFError | ConnectionError) and "protocol banner" in reason:
+        return ClosedEarly(host.label, host.name)
     return LinkLost(f"{host.label} cannot be reached: {reason}.", hint=hint, host=host.name)
