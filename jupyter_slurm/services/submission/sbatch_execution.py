@@ -50,7 +50,8 @@ ACCEPTED = JobState("PENDING")
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _MAX_VALUE_LENGTH, _SHOWN_LENGTH = 1024, 60  # characters
 _MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch prints little, and the job may write there, too
-_ID_LINE = re.compile(rb"^(?:Submitted batch job )?(\d+)(?:;(\S+)| on cluster (\S+))?\s*$", re.MULTILINE)
+_MAX_JOB_ID = 0xFFFFFFFF  # 32 bits in Slurm; of a federation, the upper ones name the cluster
+_ID_LINE = re.compile(rb"^(?:Submitted batch job )?(\d{1,10})(?:;(\S+)| on cluster (\S+))?\s*$", re.MULTILINE)
 
 # Part of a message of sbatch in lower case, and the hint; the first that fits counts.
 _HINTS = (
@@ -174,6 +175,7 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
 
 def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> SbatchAnswer:
     found = _ID_LINE.findall(out) if code is None or code <= 0 else []  # killed after its answer
+    found = [each for each in found if 0 < int(each[0]) <= _MAX_JOB_ID]
     numbers = {int(number) for number, *_ in found}
     is_ambiguous = len(numbers) > 1
     job = JobId(numbers.pop()) if len(numbers) == 1 else None

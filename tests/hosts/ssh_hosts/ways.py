@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,14 @@ def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_facto
 
 
 def new_login_host(
-    ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory, *, sessions: int
+    ssh_host: Callable[..., SshHost],
+    short_tmp: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    *,
+    sessions: int,
+    mounts: Mapping[str, Path] | None = None,
 ) -> SshHost:
-    """Return a factory of such a host with another MaxSessions: a tunnel by a step needs one more than commands do."""
+    """Return such a host with another MaxSessions, and with other files in place of its own."""
     name = "login" if sessions == 2 else f"login{sessions}"
     folder = tmp_path_factory.mktemp("startup")
     empty, names = folder / "empty", folder / "hosts"
@@ -83,7 +88,7 @@ def new_login_host(
         users=["root"],
         own_network=False,
         shared=[short_tmp, tmp_path_factory.getbasetemp()],
-        mounts={"/etc/hosts": names, **{str(file): empty for file in own if file.is_file()}},
+        mounts={"/etc/hosts": names, **{str(file): empty for file in own if file.is_file()}, **(mounts or {})},
         options={"PermitRootLogin": "prohibit-password", "MaxSessions": sessions},
         sftp=False,
     )

@@ -118,6 +118,14 @@ async def test_a_number_of_a_banner_is_not_taken_for_the_id(own_cluster, faulty,
     assert int(found["id"]) == int(own) + 1
 
 
+@pytest.mark.parametrize("number", ["0", "4294967296", "9" * 5000])
+async def test_a_number_that_no_job_can_have_is_not_taken_for_the_id(own_cluster, faulty, tmp_path, number):
+    path = wrapper(tmp_path / "bin", f'#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\necho {number}\n')
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    found = await once(faulty, job)
+    assert found["id"] != number
+
+
 @pytest.mark.parametrize(
     "text",
     ['/usr/bin/sbatch "$@" | tail -1 | sed "s/^/Submitted batch job /"', 'echo Hello; /usr/bin/sbatch "$@"; echo bye'],

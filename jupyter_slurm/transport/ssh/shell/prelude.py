@@ -59,8 +59,8 @@ def no_command_hint(message: str = "") -> str:
     """Return the advice for a login shell that runs no command and printed this message."""
     if re.search("password has expired|password change required", message, re.IGNORECASE):
         return (
-            "The host runs no command until you have changed your password. Run `ssh HOST` in a terminal, and change "
-            "it there."
+            "The host runs no command until you have changed your password. Run `ssh HOST` in a terminal, and type a "
+            "new password."
         )
     return (
         "Run `ssh HOST` in a terminal to see the cause. If your password has expired, change it in that terminal. "
