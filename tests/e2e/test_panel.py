@@ -288,7 +288,7 @@ def test_a_thousand_jobs_are_cancelled_also_if_the_page_is_loaded_again(page: Pa
         page.get_by_role("treegrid").focus()
         page.keyboard.press("ControlOrMeta+a")
         page.get_by_role("button", name="Cancel 1000 jobs").click()
-        with page.expect_request(re.compile("/acts$")):
+        with page.expect_request(re.compile(r"/acts(\?|$)")):
             page.locator(".jp-Dialog").get_by_role("button", name="Cancel 1000 jobs").click()
         page.reload()
         page.evaluate("window.jupyterapp.restored")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["JobActions"]
 
 _JOBS_PER_COMMAND = 500  # jobs in one command: a user ends a sweep as fast as with scancel
-_JOBS_PER_TOKEN = 50  # the person has confirmed these actions: the rate limit is against loops, and counts commands
+_JOBS_PER_TOKEN = 50  # the user has confirmed these actions: the rate limit is against loops, and counts commands
 _QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
 _UNKNOWN_STATE_HINT = "The state of the job may have changed. Refresh the list, then try again."
 _TIME_LIMIT_HINT = (
