@@ -112,8 +112,8 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
 def _isolation() -> str:
     """Describe what the page of a session may do on the Jupyter server that shows it."""
     if os.environ.get("JUPYTER_SLURM_SHARES_ORIGIN"):
-        return "whose address the page shares: software on the node can act as you there"
-    return "in a sandbox: the page cannot act as you there"
+        return "whose address the page shares: software on the node can act as you on it"
+    return "in a sandbox: the page cannot act as you on it"
 
 
 def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
