@@ -30,6 +30,7 @@ LIMIT_KEY = re.compile(r"[A-Za-z]{3,40}")
 LIMIT_VALUE = re.compile(r"[A-Za-z0-9_.,=:/+-]{1,200}")
 # One "Key=value …" line of slurm.conf(5). A comment or a continuation would change the text after it.
 LINE = re.compile(r"[A-Za-z][A-Za-z0-9]*=[^\x00-\x1f\x7f#\\]*")
+_COMMA = re.compile(r",(?![^\[]*\])")  # outside brackets
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MISSING = object()
 
@@ -183,12 +184,13 @@ class Table:
         return tuple(values)
 
     def hosts(self, key: str) -> tuple[str, ...]:
-        """Read a node list such as ``"dgx01"`` or ``"n[1-4,7]"``, or a list of node lists, expanded."""
+        """Read a node list such as ``"dgx01,n[1-4,7]"``, or a list of node lists, expanded."""
         value = self._get(key)
         names: list[str] = []
-        for item in value if isinstance(value, list) else [value]:
+        items = value if isinstance(value, list) else [value]
+        for item in [one for text in items for one in (_COMMA.split(text) if isinstance(text, str) else [text])]:
             if not (isinstance(item, str) and HOSTS.fullmatch(item)):
-                raise self._wrong(key, item, "a node list such as 'n[1-4]'")
+                raise self._wrong(key, item, "a node list such as 'dgx01,n[1-4]'")
             try:
                 names.extend(str(name) for name in NodeSet(item))
             except NodeSetException as error:

@@ -124,10 +124,13 @@ def _start(
 
 
 def report_allocation(allocation: Allocation) -> None:
-    """Print the allocation in use, and whether it ends soon."""
+    """Print the allocation in use, and whether it ends soon.
+
+    An allocation that was pending when Slurm was last asked may have started. The step shows whether it waits.
+    """
     left = allocation.time_left
-    more = f"{duration(left)} left" if left is not None else allocation.state
-    sys.stdout.write(f"{allocation.title}, {more}\n")
+    more = f"{duration(left)} left" if left is not None else "" if allocation.state == "PENDING" else allocation.state
+    sys.stdout.write(f"{allocation.title}{f', {more}' if more else ''}\n")
     for note in held_notes(allocation.data, duration):
         if note.startswith("Warning"):
             sys.stderr.write(f"{note}\n")

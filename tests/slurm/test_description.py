@@ -79,6 +79,12 @@ def test_daemons_may_have_hosts_of_their_own(tmp_path):
     assert hosts.find_host("munged") is None
 
 
+@pytest.mark.parametrize("nodes", ['"n1,far1"', '"n[1,2],far1"', '["n[1-2],far1"]'])
+def test_a_list_of_nodes_may_be_one_text_as_for_slurm(nodes):
+    described = parse_description(tomllib.loads(SMALL.replace('["n1", "n2"]', nodes)))
+    assert described.partitions[0].nodes == (("n1", "far1") if "[" not in nodes else ("n1", "n2", "far1"))
+
+
 def test_each_gpu_has_a_device_of_its_own(tmp_path):
     description, layout = parse_description(tomllib.loads(SMALL)), Layout(tmp_path)
     layout.create()

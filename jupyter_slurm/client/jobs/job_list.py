@@ -20,6 +20,8 @@ __all__ = ["AllocationList", "JobList"]
 
 _J = TypeVar("_J", bound=Job)
 
+_MAX_ENDED = 40  # rows of ended jobs in the display of a list; the list and its table have all
+
 
 class JobList(list[_J]):
     """List of jobs, shown as a table.
@@ -44,15 +46,26 @@ class JobList(list[_J]):
                 row.insert(3, said)
         return Table(columns, rows)
 
+    def _shown(self) -> tuple[Table, str]:
+        """Return all active jobs and the first of those that have ended, and a note on the others."""
+        ended = [at for at, job in enumerate(self) if job._data.get("finished")]
+        hidden = {*ended[_MAX_ENDED:]} if type(self) is JobList else set()
+        table = self.table()
+        table.rows = [row for at, row in enumerate(table.rows) if at not in hidden]
+        more = f"… {len(hidden)} more jobs have ended. Call .table() on the list to show all." if hidden else ""
+        return table, more
+
     def __repr__(self) -> str:
-        return "\n".join([repr(self.table()), *([printable(self.trouble)] if self.trouble else [])])
+        table, more = self._shown()
+        return "\n".join([repr(table), *([more] if more else []), *([printable(self.trouble)] if self.trouble else [])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
         said = f'<div style="color:var(--jp-warn-color1,#f57c00)">{escape(self.trouble)}</div>' if self.trouble else ""
-        return self.table()._repr_html_() + said
+        table, more = self._shown()
+        return table._repr_html_() + (f"<div>{escape(more)}</div>" if more else "") + said
 
     def to_pandas(self) -> Any:
         """Return the jobs as a pandas.DataFrame; see :meth:`Table.to_pandas`."""

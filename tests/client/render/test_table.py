@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +86,21 @@ def test_a_text_shows_as_text() -> None:
     assert pretty(text) == "JobId=1\nName=\\x1b[31mx"
     assert repr(text) == repr(str(text))
     assert text == "JobId=1\nName=\x1b[31mx\n"
+
+
+def test_a_long_list_of_jobs_shows_active_ones_and_the_latest_of_the_ended() -> None:
+    states = ["RUNNING" if number % 50 == 0 else "COMPLETED" for number in range(150)]
+    told = [
+        defaultdict(lambda: None, id=str(number), name="x", state=state, finished=state != "RUNNING")
+        for number, state in enumerate(states, 1000)
+    ]
+    listed: JobList[Any] = JobList(SimpleNamespace(_data=data) for data in told)  # type: ignore[misc]
+    shown = repr(listed)
+    assert shown.count("RUNNING") == 3
+    assert shown.count("COMPLETED") == 40
+    assert "… 107 more jobs have ended. Call .table() on the list to show all." in shown
+    assert "107 more jobs" in listed._repr_html_()
+    assert len(listed.table()) == len(listed) == 150
 
 
 def test_a_list_of_jobs_says_why_there_may_be_more() -> None:

@@ -36,6 +36,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     kernel.ok("%salloc -p arandu --time 5:00 as=other")
     ran = kernel.ok("%srun on=gpu as=step wait sh -c 'echo task $SLURM_PROCID of $SLURM_NTASKS' {1 + 1}")
     assert re.search(r"Allocation \d+ \(gpu\)", ran.stdout)
+    assert "PENDING" not in ran.stdout.splitlines()[0], "it has run"
     assert kernel.value("sorted(step.stdout.split('\\n'))") == "['', 'task 0 of 2', 'task 1 of 2']"
     assert kernel.value("step.allocation == gpu") == "True"
     wait_for(lambda: "RUNNING" in kernel.text(held), "the allocation, drawn")
