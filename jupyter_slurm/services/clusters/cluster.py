@@ -16,7 +16,6 @@ from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
-from jupyter_slurm.services.clusters.job_looks import JobLooks
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
 from jupyter_slurm.services.environments.offers import EnvironmentOffers
 from jupyter_slurm.services.event_bus import EventBus
@@ -123,7 +122,6 @@ class Cluster:
     tracker: Tracker
     scan: JobDirectoryScan
     poller: Poller
-    looks: JobLooks
     runner_watch: RunnerWatch
     recovery: SubmissionRecovery
     submitter: Submitter
@@ -154,7 +152,7 @@ class Cluster:
         self.staging.resume()
         self.poller.start()
         chores: list[Callable[[], Awaitable[None]]] = [self.steps.tend, partial(self.leases.tend, self.actions.cancel)]
-        chores.append(self.looks.check_arrays)
+        chores.append(self.results.checks.check_arrays)
         if tend_sessions is not None:
             chores.append(partial(tend_sessions, self))
         self.runner_watch.start(chores)
@@ -164,7 +162,7 @@ class Cluster:
     async def stop(self) -> None:
         """Stop watching; jobs and running sbatch commands continue."""
         asking = (self.actions, self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
-        working = (self.recovery, self.steps, self.poller, self.looks, self.results, self.tracker)
+        working = (self.recovery, self.steps, self.poller, self.results.checks, self.results, self.tracker)
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()
 

@@ -15,7 +15,7 @@ from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, Co
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
-from jupyter_slurm.services.clusters.job_looks import JobLooks
+from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
 from jupyter_slurm.services.environments.offers import EnvironmentOffers
@@ -104,7 +104,6 @@ def compose_cluster(
         tracker=tracker,
         scan=scan,
         poller=poller,
-        looks=sources.looks,
         runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
         recovery=recovery,
         submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
@@ -112,7 +111,7 @@ def compose_cluster(
         leases=leases,
         jobs=jobs,
         actions=JobActions(sources, jobs, recovery, leases, steps),
-        results=ResultReader(client, tracker, sources.looks, describe_connection, jobs.find, jobs.select_task),
+        results=ResultReader(client, tracker, sources.checks, describe_connection, jobs.find, jobs.select_task),
         steps=steps,
         kernels=kernels,
         completion=NameCompletion(inventory.facts, tracker, poller, sources.queue.learn_names, location),
@@ -129,4 +128,4 @@ def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentCo
     queue = PolledQueue(client, tracker, scan, agent.bus)
     longest = max(location.min_poll_interval, agent.settings.poll_longest)
     poller = Poller(queue, min_interval=location.min_poll_interval, max_interval=longest, memory=queue.memory)
-    return JobSources(client, tracker, scan, queue, poller, JobLooks(client, tracker, poller.wake))
+    return JobSources(client, tracker, scan, queue, poller, JobChecks(client, tracker, poller.wake))

@@ -68,7 +68,7 @@ class JobActions:
         self, sources: JobSources, jobs: JobCatalog, recovery: SubmissionRecovery, leases: Leases, steps: Steps
     ) -> None:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
-        self._looks = sources.looks
+        self._checks = sources.checks
         self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
         self._running: set[asyncio.Task[list[api.ActOnJobsResponseItem]]] = set()
 
@@ -108,7 +108,7 @@ class JobActions:
             if entry.id is not None and not entry.is_finished and self._client.singles.is_ready():
                 await self._tracker.update_from_slurm(entry, await self._client.describe(entry.id))
             if signal is None:
-                self._looks.note_cancel(entry)
+                self._checks.note_cancel(entry)
             self._poller.wake()
 
     async def act(

@@ -11,7 +11,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, JobNotFound, SlurmError
 from jupyter_slurm.services.allocations.steps import Steps
-from jupyter_slurm.services.clusters.job_looks import JobLooks
+from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_index
@@ -37,14 +37,14 @@ _LIST_S = 15.0  # Slurm gives up a controller that is down after 9 s, and a miss
 
 @dataclass(frozen=True)
 class JobSources:
-    """Sources of job data of a cluster: Slurm, the job directories, the poller of the queue, and looks at one job."""
+    """Sources of job data of a cluster: Slurm, the job directories, the poller of the queue, and checks of one job."""
 
     client: SlurmClient
     tracker: Tracker
     scan: JobDirectoryScan
     queue: PolledQueue
     poller: Poller
-    looks: JobLooks
+    checks: JobChecks
 
 
 class JobCatalog:

@@ -119,8 +119,7 @@ async def follow(
         The job is over, and the size of its output is unknown: continue later from the last position.
     """
     told: api.Job | None = None
-    trouble = ""
-    present = set[str]()
+    trouble, present = "", set[str]()
     with tails.watching(changed) as watch:
         while True:
             changed.clear()  # first: later changes set the event again
@@ -134,8 +133,7 @@ async def follow(
             paths = _paths(entry, offsets)
             tails.watch(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
-            found = {path for path in paths.values() if sizes.get(path) is not None}
-            quiet, present = found <= present, present | found
+            quiet, present = (found := {one for one in paths.values() if sizes.get(one) is not None}) <= present, found
             for stream, path in paths.items():
                 size = sizes.get(path) if finished else await _size(tails, path, sizes.get(path), offsets[stream])
                 async for part in _news(transport, path, size, stream, offsets, is_last=finished):

@@ -28,14 +28,20 @@ if TYPE_CHECKING:
 __all__ = ["ResultReader"]
 
 
-class Looks(Protocol):
-    """Requests for a state: :class:`jupyter_slurm.services.clusters.job_looks.JobLooks`."""
+class StateChecks(Protocol):
+    """Requests for a state: :class:`jupyter_slurm.services.clusters.job_checks.JobChecks`."""
 
     def wake(self) -> None:
         """Request a query of the queue soon."""
 
     def note_news(self, entry: TrackedJob) -> None:
         """Look at a job soon, because it has written output or started."""
+
+    async def check_arrays(self) -> None:
+        """Look at a followed array soon if each of its tasks has ended."""
+
+    async def stop(self) -> None:
+        """Stop."""
 
 
 class ResultReader:
@@ -47,7 +53,7 @@ class ResultReader:
         Queries Slurm.
     tracker : Tracker
         Tracks the jobs.
-    looks : Looks
+    checks : StateChecks
         Asks for the state of a job whose output shows that it starts or ends.
     reached : callable
         Returns the connection fields of the API.
@@ -61,12 +67,12 @@ class ResultReader:
         self,
         client: SlurmClient,
         tracker: Tracker,
-        looks: Looks,
+        checks: StateChecks,
         reached: Callable[[], output.LinkState],
         find: Callable[[str], Awaitable[TrackedJob]],
         display_entry: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
-        self._client, self._tracker, self._looks, self._reached = client, tracker, looks, reached
+        self._client, self._tracker, self.checks, self._reached = client, tracker, checks, reached
         self._find, self._display_entry = find, display_entry
         self._transport, self._clock = client.transport, tracker.clock
         self._tails = OutputGrowth(client.transport)
@@ -129,7 +135,7 @@ class ResultReader:
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self._tracker.listening(entry) as changed:
-            self._looks.wake()
+            self.checks.wake()
 
             def look() -> TrackedJob:
                 return self._display_entry(reference, self._tracker.find(reference) or entry)
@@ -144,7 +150,7 @@ class ResultReader:
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
             self._tracker.publish(entry)
-        self._looks.note_news(entry)
+        self.checks.note_news(entry)
 
     async def _find_single(self, reference: str) -> TrackedJob:
         return self._display_entry(reference, await self._find(reference))

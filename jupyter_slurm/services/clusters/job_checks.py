@@ -1,4 +1,4 @@
-"""Looks at one awaited job when its end is likely: the queue is read too seldom to see a short job end at once."""
+"""Checks of one awaited job when its end is likely: the queue is read too seldom to see a short job end at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["JobLooks"]
+__all__ = ["JobChecks"]
 
 _FIRST_QUIET_S, _MAX_QUIET_S = 0.4, 5.0  # seconds without news before a look; doubled after a look in vain
-_PAUSE_S = 60.0  # seconds after which a job with many looks in vain gets another one
+_PAUSE_S = 60.0  # seconds after which a job with many checks in vain gets another one
 _RESERVED_QUERIES = 3.0  # queries about single jobs that are left to the poller; after a cancellation, one is enough
 _MAX_TASKS = 500  # of an array whose end markers are counted
 _FRESH_S = 2.0
@@ -35,7 +35,7 @@ class _Watched:
     task: asyncio.Task[None] | None = None
 
 
-class JobLooks:
+class JobChecks:
     """Ask Slurm about one job after its output has stopped, after it was cancelled, and after its last task.
 
     The queries count as those about single jobs (``SlurmClient.singles``): a few at once, then one in 20 s. A job that
