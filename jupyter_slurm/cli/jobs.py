@@ -174,7 +174,7 @@ def _copy_back(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.client.clusters.other_clusters import where_else
+    from jupyter_slurm.client.clusters.other_clusters import other_locations
     from jupyter_slurm.client.jobs.actions import act
     from jupyter_slurm.client.render.terminal import printable
     from jupyter_slurm.domain.queries.job_actions import ACTION_RESULTS
@@ -190,7 +190,7 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
         sys.stdout.flush()
         error = from_problem(answer["error"])
         if isinstance(error, (JobNotFound, ConfigError)):
-            error.hint = where_else(cluster, answer["job"]) or error.hint
+            error.hint = other_locations(cluster, answer["job"]) or error.hint
         print(for_terminal(printable(f"{answer['job']}: {error}")), file=sys.stderr)
     return 1 if failed else 0
 

@@ -11,7 +11,7 @@ from jupyter_slurm.client.clusters import cluster as clusters
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.errors import ConfigError, JobNotFound, SlurmError, UsageError
 
-__all__ = ["find_anywhere", "naming_others", "other_clusters", "where_else"]
+__all__ = ["find_anywhere", "naming_others", "other_clusters", "other_locations"]
 
 _T = TypeVar("_T")
 
@@ -76,7 +76,7 @@ def find_anywhere(find: Callable[[Cluster], _T], what: str, *, is_number: bool) 
         raise
 
 
-def where_else(here: Cluster, reference: str) -> str:
+def other_locations(here: Cluster, reference: str) -> str:
     """Return a hint that names the other clusters with a job of this ID; empty if there are none."""
     names = [_label(one) for one, _ in _search(lambda one: one.client.get(one.path("jobs", reference)), here)]
     return _hint(names, f"a job {reference}") if names else ""
@@ -88,7 +88,7 @@ def naming_others(here: Cluster, reference: str) -> Iterator[None]:
     try:
         yield
     except (JobNotFound, ConfigError) as error:
-        error.hint = where_else(here, reference) or error.hint
+        error.hint = other_locations(here, reference) or error.hint
         raise
 
 
