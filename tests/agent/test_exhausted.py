@@ -126,22 +126,19 @@ def test_no_file_descriptor_is_left(
                 return error
             return None
 
-        for ask in (
-            lambda: client.get(f"{path}/jobs/4000000"),
-            lambda: client.post(f"{path}/jobs", json=_submission("#!/bin/sh\ntrue\n", cluster, "--hold")),
-        ):
-            error = wait_for(lambda ask=ask: refusal(ask), "a refusal")
-            assert "Too many open files" in error.message
-            assert "ulimit -n" in error.hint
+        def submit(*options: str) -> Any:
+            return client.post(f"{path}/jobs", json=_submission("#!/bin/sh\ntrue\n", cluster, *options))
+
+        error = wait_for(lambda: refusal(lambda: submit("--hold")), "a refusal")
+        assert "Too many open files" in error.message
+        assert "ulimit -n" in error.hint
         for number in range(9):
             descriptors(pid, number)
             assert client.get(f"{path}/jobs/{known['key']}")["state"] == "PENDING"
             with contextlib.suppress(SlurmError):
-                job = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\ntrue\n", cluster, "-J", name))
-                reported.append(job["id"])
+                reported.append(submit("-J", name)["key"])
         descriptors(pid, 1000)
-        job = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\ntrue\n", cluster, "-J", name))
-        reported.append(job["id"])
+        reported.append(submit("-J", name)["key"])
 
         def cancelled() -> bool:
             with contextlib.suppress(TransportError):  # the last look at the queue may have failed
@@ -149,8 +146,12 @@ def test_no_file_descriptor_is_left(
             return False
 
         wait_for(cancelled, "the cancellation")
-        listed = {entry["id"] for entry in client.get(f"{path}/jobs", params={"state": "all"}) if entry["name"] == name}
-    argv = ["squeue", "-h", "-t", "all", "-n", name, "-o", "%i"]
-    done = subprocess.run(argv, env=cluster.env(), capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == sorted(reported)
-    assert listed == set(reported)
+        argv = ["squeue", "-h", "-t", "all", "-n", name, "-o", "%i"]
+
+        def is_settled() -> bool:
+            listed = [job for job in client.get(f"{path}/jobs", params={"state": "all"}) if job["name"] == name]
+            done = subprocess.run(argv, env=cluster.env(), capture_output=True, text=True, check=True)
+            assert {*reported} <= {job["key"] for job in listed}
+            return sorted(str(job["id"]) for job in listed) == sorted(done.stdout.split())
+
+        wait_for(is_settled, "each job is listed once")
