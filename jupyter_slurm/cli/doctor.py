@@ -162,10 +162,11 @@ def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
 
 
 def _show(finding: Finding) -> None:
+    from jupyter_slurm.cli.terminal import for_terminal
     from jupyter_slurm.client.render.terminal import printable
 
     first, *more = printable(f"{finding.about}: {finding.said}").splitlines()
     lines = [f"{finding.status:<8} {first}", *(f"         {line}" for line in more)]
-    lines += [f"         -> {line}" for line in printable(finding.todo).splitlines()]
+    lines += [f"         -> {line}" for line in for_terminal(printable(finding.todo)).splitlines()]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,13 @@ def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], 
         There is no interactive user.
     """
     while True:
+        prompt = f"{question} [{default}]: " if default else f"{question}: "
         try:
-            answer = input(f"{question} [{default}]: " if default else f"{question}: ").strip() or default
+            if sys.stdin.isatty():
+                answer = input(prompt).strip() or default
+            else:  # without an answer, only the error shows the question
+                answer = input().strip() or default
+                print(f"{prompt}{answer}")
         except EOFError:
             plain = question.removesuffix(_YES_NO).removesuffix("?")
             raise SlurmError(

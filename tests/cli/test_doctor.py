@@ -288,6 +288,29 @@ def test_start_up_files_that_print_and_take_long(
     assert any(line.startswith("Python: ") for line in said.lines("ok"))
 
 
+@pytest.mark.parametrize(
+    ("shell", "file", "advice"),
+    [
+        ("tcsh", ".cshrc", "Put `if (! $?prompt) exit` into ~/.cshrc or ~/.tcshrc"),
+        ("zsh", ".zshenv", "from ~/.zshenv to ~/.zshrc"),
+        ("fish", ".config/fish/config.fish", "in ~/.config/fish/config.fish"),
+    ],
+)
+def test_the_advice_about_start_up_files_is_that_of_the_login_shell(
+    doctor: Callable[..., Said],
+    ssh_host: Callable[..., SshHost],
+    new_user: Callable[..., str],
+    shell: str,
+    file: str,
+    advice: str,
+) -> None:
+    host = ssh_host(name=f"of-{shell}", users=[new_user(shell=shell, files={file: "echo Welcome\n"})])
+    said = doctor(profile_of(host.ssh_config, f"of-{shell}"))
+    assert any(line.startswith("shell: start-up files print") and "Welcome" in line for line in said.lines("warning"))
+    assert advice in said.todo("shell"), said.text
+    assert "bashrc" not in said.text
+
+
 def test_what_the_prelude_does_is_told(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
     """A prelude that fails, one that prints, one that ends the shell."""
     host = ssh_host(name="prelude")
@@ -344,6 +367,12 @@ def test_accounts_are_those_of_the_person(
     assert said.code == 0, said.text
     assert "accounts: c4ai" in said.lines("ok")
     assert any(line.startswith("partitions: ") for line in said.lines("ok"))
+    said = doctor(profile_of(host.ssh_config, "accounted", slurm), options=["--submit", "--sbatch=-A nobodys"])
+    assert "sbatch refused the test job" in said.text
+    assert "`--sbatch='-A ACCOUNT'`. `sacctmgr show associations user=$USER` lists your accounts." in said.text
+    assert "%" not in said.todo("test job")
+    said = doctor(profile_of(host.ssh_config, "accounted", slurm), options=["--job"])
+    assert said.text.count("Submit a test job to far") == 1, "nobody can answer: the question is in the error alone"
     said = doctor(profile_of(host.ssh_config, "accounted", f'user = "{stranger}"\n{slurm}'))
     assert said.code == 1
     assert f"accounts: {stranger} has none" in said.lines("failed"), said.text

@@ -147,7 +147,9 @@ async def route_hosts(profile: Profile) -> list[HostConfig]:
 
 def over(link: PersistentLink, profile: Profile, prompter: Prompter, label: str) -> SshTransport:
     """Return the transport over a connection; ``label``: display name of the remote host."""
-    said = "The start-up files of your login shell on the cluster (.bashrc, .zshrc, …) are taking long"
+    said = (
+        "The start-up files of your login shell on the cluster (.bashrc, .zshenv, .cshrc, config.fish) are taking long"
+    )
     notice = Prompt(label, "keyboard-interactive", "", f"{said}: waiting for up to {profile.patience:g} s.")
 
     async def slow() -> None:

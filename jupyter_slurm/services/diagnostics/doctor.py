@@ -22,6 +22,7 @@ from jupyter_slurm.transport.ssh.shell.login_shell_check import (
     check_prelude,
     count_sessions,
     has_sftp,
+    only_in_terminals,
 )
 from jupyter_slurm.transport.ssh.shell.prelude import no_command_hint
 
@@ -139,15 +140,14 @@ class ClusterCheck:
             self._warn(
                 "shell",
                 "its start-up files are slow; every new session waits for them",
-                "Put `[[ $- == *i* ]] || return` into ~/.bashrc before slow commands, so that only terminals run them.",
+                only_in_terminals(seen.shell, "slow commands"),
             )
         if seen.noise:
             self._warn(
                 "shell",
                 "start-up files print, also for commands. jupyter_slurm ignores this, but scp and rsync "
                 f"fail: {seen.noise[:200]}",
-                "Put `[[ $- == *i* ]] || return` into ~/.bashrc before these commands, so that only "
-                "terminals run them.",
+                only_in_terminals(seen.shell, "commands that print"),
             )
 
         if self._profile.prelude:

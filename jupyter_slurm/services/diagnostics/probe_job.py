@@ -109,8 +109,13 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
         "--chdir=/",
         *options,
     ]
-    done = await client.transport.run(argv, stdin=f"{head}{settings}umask 077{body}".encode())
-    said = decode_output(client.check_result(argv, done).stdout)
+    script = f"{head}{settings}umask 077{body}".encode()
+    done = await client.transport.run(argv, stdin=script, context=client.submission_context({}))
+    try:
+        said = decode_output(client.check_result(argv, done).stdout)
+    except CommandError as error:
+        refused = error.message.removeprefix("sbatch: error: ")
+        raise CommandError(f"sbatch refused the test job: {refused}", hint=_refusal_hint(refused)) from None
     found = re.search(r"^(\d+)(?:;\S*)?$", said, re.MULTILINE)  # a wrapper may print more
     if found is None:
         raise CommandError(
@@ -119,6 +124,22 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
             "that the real sbatch comes first on PATH.",
         )
     return JobId.parse(found[1])
+
+
+def _refusal_hint(message: str) -> str:
+    """Return how to give the test job what the cluster requires."""
+    low = message.lower()
+    kinds = (
+        ("account", "-A ACCOUNT", " `sacctmgr show associations user=$USER` lists your accounts."),
+        ("qos", "--qos=NAME", " `sacctmgr show associations user=$USER` lists those that you may use."),
+        ("partition", "-p PARTITION", " `sinfo -s` lists the partitions."),
+        ("generic resource", "--gpus=1", " `sinfo -o '%P %G'` lists the GPUs."),
+        ("time limit", "--time=5", " `sinfo -s` lists the limits."),
+    )
+    option, more = next(
+        ((option, more) for sign, option, more in kinds if sign in low), ("-A ACCOUNT -p PARTITION", "")
+    )
+    return f"Give the test job the options that the cluster requires: `--sbatch='{option}'`.{more}"
 
 
 @contextlib.asynccontextmanager
@@ -165,7 +186,8 @@ async def run_probe(
             lines.setdefault(kind, []).append(rest)
         yield ProbeReport(job, lines.get("node", ["?"])[0], time.monotonic() - begun, lines)
     finally:
-        await client.transport.run(["scancel", str(job)])
+        with contextlib.suppress(SlurmError):
+            await client.act(["scancel", str(job)])
         for path in (report, f"{report}.part"):
             await client.transport.remove(path)
 

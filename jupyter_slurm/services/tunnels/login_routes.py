@@ -93,6 +93,8 @@ class DirectRoute:
         except TunnelError as error:
             if error.details.get("why") == "forbidden":  # not the only reason: other reasons may be easier to fix
                 raise no_route(self._goal, {**self._failed, "direct": error.message}) from error
+            if self._failed and error.details.get("why") == "refused" and self._doors.get(port) is None:
+                raise self._unreachable(port) from error
             raise
         if self._doors.get(port) is not None:
             return self._address
@@ -103,6 +105,18 @@ class DirectRoute:
             "login node itself: c.JupyterSlurm.node_ports). To connect without proof, set `unproven = "
             "true` under [tunnels].",
             why="unproven",
+        )
+
+    def _unreachable(self, port: int) -> TunnelError:
+        """Return the error for a port that only the login node has tried: the usual program listens on the loopback."""
+        node = self._goal.node
+        reasons = "; ".join(f"{kind}: {why.rstrip('.')}" for kind, why in self._failed.items())
+        return TunnelError(
+            f"Port {port} of {node} cannot be reached. A program that listens on the loopback of the node is reached "
+            f"only on the node itself, and no route leads to it: {reasons}.",
+            hint=f"Find the cause with `ssh {node}` on the login node, or with `srun --jobid={self._goal.job} "
+            "--overlap hostname`. Otherwise, let the program listen on the node's network address, with a password.",
+            why="refused",
         )
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:

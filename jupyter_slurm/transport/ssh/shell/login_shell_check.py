@@ -20,11 +20,36 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
-__all__ = ["ShellSurvey", "check_login_shell", "check_prelude", "count_sessions", "has_sftp"]
+__all__ = ["ShellSurvey", "check_login_shell", "check_prelude", "count_sessions", "has_sftp", "only_in_terminals"]
 
 _CHANNEL_TIMEOUT_S: Final = 30.0  # seconds
 _CHECK_TIMEOUT_S: Final = 10.0
 _MAX_NOISE_BYTES: Final = 1 << 20  # bytes
+
+
+def only_in_terminals(shell: str, what: str) -> str:
+    """Return how to keep a login shell from running a part of its start-up files for plain commands.
+
+    Parameters
+    ----------
+    shell : str
+        Path of the shell.
+    what : str
+        The part: "slow commands".
+    """
+    name = shell.rpartition("/")[2]
+    if name in ("tcsh", "csh"):
+        return f"Put `if (! $?prompt) exit` into ~/.cshrc or ~/.tcshrc before {what}, so that only terminals run them."
+    if name == "zsh":
+        return f"Move {what} from ~/.zshenv to ~/.zshrc, which only terminals run."
+    if name == "fish":
+        return (
+            f"Put {what} between `if status is-interactive` and `end` in ~/.config/fish/config.fish, so that only "
+            "terminals run them."
+        )
+    if name == "bash":
+        return f"Put `[[ $- == *i* ]] || return` into ~/.bashrc before {what}, so that only terminals run them."
+    return f"Let the start-up files of {name or 'your login shell'} run {what} only in terminals."
 
 
 @dataclass(frozen=True)

@@ -376,8 +376,8 @@ class Shell:
                 self.usable = False
                 raise TransportError(
                     "The start-up files of the login shell redirect its error output.",
-                    hint="Change `exec 2>…` in .bashrc, or in `prelude` of the profile, so that only interactive "
-                    "shells run it.",
+                    hint="Change `exec 2>…` in your start-up files (.bashrc, .zshenv, .cshrc, config.fish), or in "
+                    "`prelude` of the profile, so that only interactive shells run it.",
                 )
             self._limit_time(deadline, client, timeout)
             with self._mapped_errors():
