@@ -54,7 +54,7 @@ try:
     answer = {{"key": job.key, "id": job.id}}
 except BaseException as error:
     answer = {{"error": type(error).__name__, "message": str(error)}}
-print("\\nANSWER", json.dumps(answer))
+print(f"\\nANSWER {{json.dumps(answer)}}\\n", end="")
 """
 _ANSWER = re.compile(r"^ANSWER (.*)\n", re.MULTILINE)
 BODIES = (
@@ -143,7 +143,8 @@ class Notebook:
                 if not is_alive:
                     return {}
                 continue
-            if message["parent_header"].get("msg_id") == request and message["msg_type"] == "stream":
+            is_own = message["parent_header"].get("msg_id") == request and message["msg_type"] == "stream"
+            if is_own and message["content"]["name"] == "stdout":
                 text += message["content"]["text"]
         answer: dict[str, Any] = json.loads(found[1])
         return answer
