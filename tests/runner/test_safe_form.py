@@ -24,7 +24,6 @@ def there_and_back(value: Any) -> Any:
         {"a": [1], 2: {(1, 2): {3}}, None: "", "i": ["i", "b"]},
         *(np.float64(1.5), np.int8(3), np.bool_(True), np.str_("a"), np.datetime64("2020-01-01")),
     ],
-    ids=repr,
 )
 def test_values_come_back_as_they_were(value: Any) -> None:
     found = there_and_back(value)
