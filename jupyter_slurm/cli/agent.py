@@ -87,9 +87,9 @@ def _stop(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _logs(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent.hosting import discovery, launcher
+    from jupyter_slurm.agent.hosting import launcher, log_file
 
-    path = discovery.log_path(settings)
+    path = log_file.log_path(settings)
     tail = launcher.log_tail(settings, max(1, args.lines))
     if not tail:
         print(f"The log {path} is empty or does not exist.", file=sys.stderr)

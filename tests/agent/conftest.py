@@ -19,7 +19,7 @@ import pytest
 from plumbing import PlumbingCore
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
-from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting import discovery, log_file
 from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent, serve_in_thread
 from jupyter_slurm.agent.hosting.endpoint import Endpoint
 from jupyter_slurm.config import Settings
@@ -121,7 +121,7 @@ def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings
     if record is not None and record["pid"] != os.getpid() and not discovery.is_stale(record):
         # The record of a killed agent may name another process by now, such as the agent of another test.
         with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{record['pid']}/fd/2") == discovery.log_path(values):
+            if os.readlink(f"/proc/{record['pid']}/fd/2") == log_file.log_path(values):
                 os.kill(record["pid"], signal.SIGKILL)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent.client.agent_client import AgentClient
-from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting import discovery, log_file
 from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
 from jupyter_slurm.cli.terminal import for_terminal
 from jupyter_slurm.config import Settings
@@ -95,7 +95,7 @@ def test_no_agent(cli: Cli, daemon_settings: Settings) -> None:
     assert json.loads(cli("agent", "status", "--json").stdout)["running"] is False
     assert cli("agent", "stop").returncode == 0
     done = cli("agent", "logs")
-    assert discovery.log_path(daemon_settings) in done.stderr
+    assert log_file.log_path(daemon_settings) in done.stderr
     assert discovery.search_locations(daemon_settings) == []  # and the query has started none
 
 

@@ -19,7 +19,7 @@ from jupyter_slurm.agent.api.app import AccessCheck, create_app
 from jupyter_slurm.agent.api.http_server import AgentServer
 from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.api.schema import load_document
-from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting import discovery, log_file
 from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere, Leadership
 from jupyter_slurm.domain.slurm_values import counted
 from jupyter_slurm.errors import AgentError, AgentUnreachable
@@ -117,12 +117,12 @@ class AgentHost:
             "host": self.hosting,
             "started": self._started,
             "holds": self._count_holders(),
-            "log": discovery.log_path(self.settings) if self.hosting == "daemon" else None,
+            "log": log_file.log_path(self.settings) if self.hosting == "daemon" else None,
             "warnings": self._warnings(),
         }
 
     def _warnings(self) -> list[str]:
-        log, usual = discovery.log_path(self.settings), discovery.usual_log_path(self.settings)
+        log, usual = log_file.log_path(self.settings), log_file.usual_log_path(self.settings)
         moved = f"{usual} cannot be written. The log of the agent is {log}." if log != usual else ""
         return [*([moved] if moved and self.hosting == "daemon" else []), *self._core.warnings()]
 

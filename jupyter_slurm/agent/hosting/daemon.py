@@ -144,12 +144,12 @@ def _log_to_file(settings: Settings) -> None:
 
 def _starters_log(settings: Settings) -> str | None:
     """Return the log that the starter has opened as standard error, or else one that can be written."""
-    from jupyter_slurm.agent.hosting import discovery
+    from jupyter_slurm.agent.hosting import log_file
 
-    for path in (discovery.log_path(settings), discovery.usual_log_path(settings)):
+    for path in (log_file.log_path(settings), log_file.usual_log_path(settings)):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(2), os.stat(path)):
                 return path
-    path_or_none, fd = discovery.open_log(settings)
+    path_or_none, fd = log_file.open_log(settings)
     os.close(fd)
     return path_or_none

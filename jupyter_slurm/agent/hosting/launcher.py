@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_slurm.agent.hosting.discovery import (
     is_stale,
-    log_path,
-    open_log,
     open_private,
     place_to_start,
     read_record,
     search_locations,
 )
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
+from jupyter_slurm.agent.hosting.log_file import log_path, open_log
 from jupyter_slurm.domain.environment_variables import is_inside_job, is_secret, submission_environment
 from jupyter_slurm.errors import AgentUnreachable
 

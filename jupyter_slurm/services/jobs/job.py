@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -224,7 +223,7 @@ class TrackedJob:
         """Return whether the queue's record with the ID of this finished job is of this job, not of a later one."""
         if self.slurm.submitted is not None or record.submit_time is None:
             return record.submit_time == self.slurm.submitted
-        return (self.submit_time or math.inf) - 60 <= record.submit_time <= (self.end_time or 0) + 60
+        return (self.submit_time or float("inf")) - 60 <= record.submit_time <= (self.end_time or 0) + 60
 
     def set_state(self, state: JobState, now: float) -> bool:
         """Set a state; return whether the state has changed."""

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
-from jupyter_slurm.agent.hosting import discovery, launcher
+from jupyter_slurm.agent.hosting import discovery, launcher, log_file
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable
 
@@ -50,7 +50,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _log(settings: Settings) -> str:
-    return Path(discovery.log_path(settings)).read_text()
+    return Path(log_file.log_path(settings)).read_text()
 
 
 def test_twenty_at_once_get_one_agent(daemon_settings: Settings, run_python: Run) -> None:
@@ -119,7 +119,7 @@ def test_it_is_detached_and_clean(
     assert (environ["SLURM_CONF"], environ["KRB5CCNAME"]) == ("/etc/some/slurm.conf", "FILE:/tmp/cc")
 
     targets = {os.readlink(fd) for fd in (proc / "fd").iterdir()}
-    log = discovery.log_path(daemon_settings)
+    log = log_file.log_path(daemon_settings)
     assert os.readlink(proc / "fd" / "0") == "/dev/null"
     assert os.readlink(proc / "fd" / "1") == os.readlink(proc / "fd" / "2") == log
     assert str(tmp_path) not in targets
@@ -241,7 +241,7 @@ def test_a_failed_start_shows_the_log(make_settings: Callable[..., Settings], pl
     with pytest.raises(AgentUnreachable, match="could not be started") as caught:
         AgentClient.connect(settings)
     assert "Error" in caught.value.message
-    assert discovery.log_path(settings) in caught.value.hint
+    assert log_file.log_path(settings) in caught.value.hint
 
 
 def test_the_log_is_bounded_and_private(place: Path) -> None:
@@ -267,7 +267,7 @@ os.write(2, b"from below\\n")
 def test_a_log_that_is_a_link_is_not_followed(daemon_settings: Settings, place: Path) -> None:
     (place / "state").mkdir()
     (place / "precious").write_text("precious")
-    os.symlink(place / "precious", discovery.log_path(daemon_settings))
+    os.symlink(place / "precious", log_file.log_path(daemon_settings))
     with pytest.raises(AgentUnreachable):
         AgentClient.connect(daemon_settings)
     assert (place / "precious").read_text() == "precious"
