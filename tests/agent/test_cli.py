@@ -121,7 +121,7 @@ def test_a_busy_agent_is_not_stopped_as_idle(cli: Cli, daemon_settings: Settings
     assert agent is not None
     done = cli("agent", "stop", "--only-idle")
     assert done.returncode == 1
-    assert done.stderr.startswith("jupyter slurm agent: The agent holds 1 submissions.\n")
+    assert done.stderr.startswith("jupyter slurm agent: The agent holds 1 submission.\n")
     assert "jupyter slurm agent stop" in done.stderr
     assert "Traceback" in cli("--debug", "agent", "stop", "--only-idle").stderr
     assert cli("agent", "status").returncode == 0
