@@ -38,7 +38,7 @@ from jupyter_slurm.embedded import cluster as embedded_cluster
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.description import Partition, Preemption, Qos
 from jupyter_slurm.embedded.machine.packages import find_program
-from jupyter_slurm.embedded.machine.roots import installation_for, slurm_root
+from jupyter_slurm.embedded.machine.slurm_versions import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
 # A background run of a shell (`make test &`) ignores interrupts, and its children would, too; a run behind `nohup`

@@ -18,7 +18,7 @@ from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
 from jupyter_slurm.embedded.description import Description, default_description, load_description
 from jupyter_slurm.embedded.layout import default_directory
 from jupyter_slurm.embedded.machine import packages
-from jupyter_slurm.embedded.machine.roots import RELEASES, installation_for, slurm_root
+from jupyter_slurm.embedded.machine.slurm_versions import RELEASES, installation_for, slurm_root
 
 __all__ = ["add_actions", "add_parser", "run"]
 

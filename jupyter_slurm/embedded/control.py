@@ -26,7 +26,7 @@ from jupyter_slurm.embedded.machine.processes import (
     inspect_process,
     kill_all,
 )
-from jupyter_slurm.embedded.machine.roots import installation_for
+from jupyter_slurm.embedded.machine.slurm_versions import installation_for
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import CommandError, EmbeddedError
 

@@ -23,7 +23,7 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, p
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, dropped_texts
-from jupyter_slurm.domain.scripts.other_headers import other_options
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (

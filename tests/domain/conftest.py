@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.embedded.machine.installation import Installation
-from jupyter_slurm.embedded.machine.roots import installation_for, slurm_root
+from jupyter_slurm.embedded.machine.slurm_versions import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError
 
 DATA = Path(__file__).parents[1] / "data" / "options"

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded.machine.packages import find_program
-from jupyter_slurm.embedded.machine.roots import debian_mirror, default_cache
+from jupyter_slurm.embedded.machine.slurm_versions import debian_mirror, default_cache
 from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
 __all__ = [

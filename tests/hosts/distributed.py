@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.embedded.machine.packages import find_program
-from jupyter_slurm.embedded.machine.roots import debian_mirror, default_cache
+from jupyter_slurm.embedded.machine.slurm_versions import debian_mirror, default_cache
 
 __all__ = ["ray_packages", "torch_variables"]
 

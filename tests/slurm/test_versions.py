@@ -15,7 +15,7 @@ from jupyter_slurm.domain.queries.cluster import config_argv, parse_config, pars
 from jupyter_slurm.embedded import load_description
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.machine import cgroups
-from jupyter_slurm.embedded.machine.roots import RELEASES, installation_for, slurm_root
+from jupyter_slurm.embedded.machine.slurm_versions import RELEASES, installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

@@ -13,8 +13,8 @@ from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_openssh.openssh_link import LoginTarget, OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
+from jupyter_slurm.transport.ssh.via_paramiko.login_verification import login_verification
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
-from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.asyncio]
 
@@ -123,7 +123,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
         await transport.run(["true"])
     transport.close()
     assert "kinit" in refused.value.hint
-    transport = SshTransport(ParamikoLink(way, personal_gate(Nobody())))
+    transport = SshTransport(ParamikoLink(way, login_verification(Nobody())))
     with pytest.raises(LoginFailed) as refused:
         await transport.run(["true"])
     transport.close()

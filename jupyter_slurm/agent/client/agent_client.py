@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client.forwarding import ForwardedAnswer
     from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient, QueryParameters
+    from jupyter_slurm.agent.client.request_forwarding import ForwardedAnswer
     from jupyter_slurm.agent.hosting.endpoint import Endpoint
     from jupyter_slurm.config import Settings
     from jupyter_slurm.domain import api_types as api
@@ -231,7 +231,7 @@ class AgentClient:
             No agent answers and none could be started, or the agent ended meanwhile (also raised by ``chunks``). A
             refusal by the agent is an answer with its status and problem document, not an exception.
         """
-        from jupyter_slurm.agent.client.forwarding import forward
+        from jupyter_slurm.agent.client.request_forwarding import forward
 
         async def once() -> ForwardedAnswer:
             link = await asyncio.to_thread(self._link)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.output.screening import screened
 from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, Timeline
+from jupyter_slurm.client.output.untrusted_displays import screened
 from jupyter_slurm.client.render.terminal import plain
 from jupyter_slurm.domain.ranks import has_ranks
 from jupyter_slurm.errors import (

@@ -10,7 +10,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.array import ArrayJob, handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.scripts.other_headers import other_options
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.resubmission import JobEnd, is_met
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState

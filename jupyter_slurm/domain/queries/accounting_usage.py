@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
+from jupyter_slurm.domain.queries.output_frames import delimited_records
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_tres
 from jupyter_slurm.domain.states import JobState
 

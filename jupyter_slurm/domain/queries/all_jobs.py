@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
-from jupyter_slurm.domain.queries.framing import framed_records, long_format
+from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.slurm_values import parse_epoch, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
@@ -53,7 +53,7 @@ def all_jobs_argv(mark: str) -> list[str]:
     Parameters
     ----------
     mark : str
-        Fresh random hexadecimal digits (see :mod:`~jupyter_slurm.domain.queries.framing`).
+        Fresh random hexadecimal digits (see :mod:`~jupyter_slurm.domain.queries.output_frames`).
     """
     return ["squeue", "--local", "--all", "--noheader", f"--Format={long_format(_FIELDS, mark)}"]
 

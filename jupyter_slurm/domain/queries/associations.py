@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jupyter_slurm.domain.queries.framing import decode
+from jupyter_slurm.domain.queries.output_frames import decode
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_tres, present, read_time_limit
 
 __all__ = [

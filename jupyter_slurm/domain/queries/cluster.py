@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from jupyter_slurm.domain.queries.framing import decode, framed_records, long_format
+from jupyter_slurm.domain.queries.output_frames import decode, framed_records, long_format
 from jupyter_slurm.domain.slurm_values import (
     Gres,
     parse_count,

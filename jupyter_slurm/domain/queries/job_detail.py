@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries.framing import framed_records, long_format
+from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.queries.output_paths import default_pattern, expand_pattern, first_node
 from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord

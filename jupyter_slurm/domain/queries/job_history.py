@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId, parse_queue_id
-from jupyter_slurm.domain.queries.framing import check_mark, delimited_records, field_end
+from jupyter_slurm.domain.queries.output_frames import check_mark, delimited_records, field_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.domain.states import JobState

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
+from jupyter_slurm.domain.queries.output_frames import delimited_records
 from jupyter_slurm.domain.slurm_values import parse_count, parse_tres
 
 if TYPE_CHECKING:

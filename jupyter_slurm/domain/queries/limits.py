@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jupyter_slurm.domain.queries.associations import Qos
-from jupyter_slurm.domain.queries.framing import decode, framed_records, long_format
+from jupyter_slurm.domain.queries.output_frames import decode, framed_records, long_format
 from jupyter_slurm.domain.slurm_values import parse_count, parse_gres, parse_tres
 
 __all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_argv"]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
-from jupyter_slurm.domain.queries.framing import framed_records, long_format
+from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.domain.states import JobState
@@ -114,7 +114,7 @@ def poll_argv(mark: str) -> list[str]:
     Parameters
     ----------
     mark : str
-        Fresh random hexadecimal digits (see :mod:`~jupyter_slurm.domain.queries.framing`).
+        Fresh random hexadecimal digits (see :mod:`~jupyter_slurm.domain.queries.output_frames`).
     """
     return [*_QUESTION, f"--Format={long_format(POLL_FIELDS, mark)}"]
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from jupyter_slurm.domain.options.option_parser import OptionTable, SplitArgv
-from jupyter_slurm.domain.queries.framing import check_mark, decode, field_end, long_format, record_end
+from jupyter_slurm.domain.queries.output_frames import check_mark, decode, field_end, long_format, record_end
 from jupyter_slurm.errors import ParseError, UsageError
 
 __all__ = ["FORMAT_VARIABLES", "Table", "parse_table", "tabular_argv"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
-from jupyter_slurm.domain.scripts.other_headers import other_options
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import JobError, UsageError
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from jupyter_slurm.domain.scripts.header_words import BLANKS, header_words
-from jupyter_slurm.domain.scripts.other_headers import other_lines
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_lines
 from jupyter_slurm.errors import CellError
 
 __all__ = [

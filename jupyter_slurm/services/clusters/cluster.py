@@ -17,7 +17,7 @@ from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
-from jupyter_slurm.services.environments.offers import EnvironmentOffers
+from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.inventory import Inventory
 from jupyter_slurm.services.jobdir.job_directory import FORMAT

@@ -18,7 +18,7 @@ from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
-from jupyter_slurm.services.environments.offers import EnvironmentOffers
+from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.inventory import Inventory
@@ -32,7 +32,7 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.job_staging import Staging
-from jupyter_slurm.services.staging.machine_seal import MachineSeal
+from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.submitter import SubmissionServices, Submitter
 from jupyter_slurm.transport.base import Transport

@@ -20,8 +20,8 @@ from jupyter_slurm.transport.ssh.via_openssh.hops import own_socket_path
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 from jupyter_slurm.transport.ssh.via_openssh.openssh_link import OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
+from jupyter_slurm.transport.ssh.via_paramiko.login_verification import login_verification
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
-from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 __all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "route_hosts"]
 
@@ -90,7 +90,7 @@ async def carry(
             _target(profile), way, prompter, folder, max_age=profile.max_age, on_line=walk.read_log, notify=line
         )
     else:
-        walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), on_finding)
+        walk = LoginDiagnosis(way, lambda opened: login_verification(prompter, opened), on_finding)
         link = ParamikoLink(way, walk.gate, notify=line)
     return SiteTransports(
         over(link, profile, prompter, way[-1].label),

@@ -37,7 +37,7 @@ class SubmissionView:
     saving : asyncio.Lock
         Held while the record is written.
     environment_offer : str
-        Notice about the environments on the cluster (services/environments/offers.py); empty: none.
+        Notice about the environments on the cluster (services/environments/environment_offers.py); empty: none.
     """
 
     lock: DirectoryLock | None = None

@@ -21,7 +21,7 @@ from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, Slu
 from jupyter_slurm.services.slurm.accounting import ACCOUNTING_COMMANDS, Accounting
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
-from jupyter_slurm.services.slurm.silence import is_silence
+from jupyter_slurm.services.slurm.unreachable_controller import is_silence
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
 if TYPE_CHECKING:

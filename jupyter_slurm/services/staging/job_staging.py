@@ -28,7 +28,7 @@ from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.cluster_paths import expand_path
 from jupyter_slurm.services.staging.folder_sync import FolderSync
 from jupyter_slurm.services.staging.local_folder import FolderTree, check_free_space, check_source
-from jupyter_slurm.services.staging.machine_seal import MachineSeal
+from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.transport.base import Sent

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from jupyter_slurm.domain.environment_variables import SBATCH_VARIABLES
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable
 from jupyter_slurm.domain.options.request import Request
-from jupyter_slurm.domain.scripts.other_headers import other_options
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import OptionError
 

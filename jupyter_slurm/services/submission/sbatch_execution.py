@@ -26,7 +26,7 @@ from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT, blamed_
 from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import decode_output, printable
-from jupyter_slurm.services.slurm.silence import is_silence
+from jupyter_slurm.services.slurm.unreachable_controller import is_silence
 from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
 from jupyter_slurm.transport.tunnel import accepted_peer

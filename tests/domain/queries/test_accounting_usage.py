@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_slurm.domain.queries.accounting_usage import parse_accounted, summed
-from jupyter_slurm.domain.queries.framing import field_end
+from jupyter_slurm.domain.queries.output_frames import field_end
 
 MARK = "0123456789abcdef"
 HAD = "billing=1,cpu=2,mem=1G,node=1"

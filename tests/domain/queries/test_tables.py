@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.queries.framing import field_end, record_end
+from jupyter_slurm.domain.queries.output_frames import field_end, record_end
 from jupyter_slurm.domain.queries.tables import FORMAT_VARIABLES, parse_table, tabular_argv
 from jupyter_slurm.errors import ParseError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.staging.machine_seal import MachineSeal
+from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 
 
 def test_a_seal_is_known_again_on_what_was_sealed_here_alone(tmp_path):

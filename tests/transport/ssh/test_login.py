@@ -20,7 +20,7 @@ from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import verify
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain, HostVerifier
-from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.login_verification import login_verification
 
 pytestmark = pytest.mark.root
 
@@ -313,7 +313,7 @@ async def test_after_a_late_yes_to_a_key_it_connects_once_more(door, tmp_path, w
     host = replace(
         door.host, identity_files=(key,), user_known_hosts=(str(known),), identities_only=True, identity_agent=None
     )
-    gate, asked = personal_gate(door.person()), []
+    gate, asked = login_verification(door.person()), []
 
     def late(prompt):
         asked.append(prompt)
@@ -449,7 +449,7 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
         through=(),
     )
     person = door.person(["no"], ["yes"])
-    gate = personal_gate(person)
+    gate = login_verification(person)
     if not certified:
         with pytest.raises(HostKeyUnknown):
             await asyncio.to_thread(HostChain([host], gate).open)
@@ -473,6 +473,6 @@ async def test_algorithms_that_paramiko_lacks_are_not_taken_for_a_network_that_i
     door.configure(*[f"KexAlgorithms {lacking}"] * (side == "server"))
     host = replace(door.host, kex=(lacking,) if side == "configuration" else (), proxy_command=door.sshd.command)
     with pytest.raises(TransportError, match="KexAlgorithms in" if side == "configuration" else "kex") as caught:
-        await asyncio.to_thread(HostChain([host], personal_gate(door.person())).open)
+        await asyncio.to_thread(HostChain([host], login_verification(door.person())).open)
     assert not isinstance(caught.value, LinkLost), "it would be tried again for ever"
     assert 'carrier = "openssh"' in caught.value.hint

@@ -17,8 +17,8 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
+from jupyter_slurm.transport.ssh.via_paramiko.login_verification import login_verification
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
-from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
 
 
 class Person:
@@ -122,7 +122,7 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
     known = str(tmp_path / "known_hosts")
     host = HostConfig("odd", "127.0.0.1", listening(serve), "me", user_known_hosts=(known,), global_known_hosts=())
     before = set(threading.enumerate())
-    link = ParamikoLink([host], personal_gate(person))
+    link = ParamikoLink([host], login_verification(person))
     connecting = asyncio.create_task(link.connect())
     async with asyncio.timeout(60):
         while len(person.asked) < 2:
@@ -140,7 +140,7 @@ async def test_what_a_server_says_moves_no_cursor(listening, banner):
         "odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me"
     )
     with pytest.raises(LinkLost, match="cannot be reached") as caught:
-        await asyncio.to_thread(HostChain([host], personal_gate(Person())).open)
+        await asyncio.to_thread(HostChain([host], login_verification(Person())).open)
     assert "\x1b" not in caught.value.message
 
 

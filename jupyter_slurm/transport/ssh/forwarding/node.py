@@ -18,7 +18,7 @@ from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
 from jupyter_slurm.transport.ssh.link.persistent import LinkObserver
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
-from jupyter_slurm.transport.ssh.via_paramiko.personal_gate import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.login_verification import login_verification
 
 __all__ = ["NodeBySsh", "known_hosts_name", "node_host"]
 
@@ -96,7 +96,7 @@ class NodeBySsh:
     ) -> None:
         self._host = host
         reach = None if dial is None else _through(dial)
-        gate = personal_gate(prompter or _NoPrompter())
+        gate = login_verification(prompter or _NoPrompter())
         if prompter is not None:
             asking = gate.verify
             gate = replace(gate, verify=lambda node, key: asking(replace(node, batch_mode=False), key))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.client.output import screening
+from jupyter_slurm.client.output import untrusted_displays
 
 PNG = "iVBORw0KGgo="
 TABLE = (
@@ -18,21 +18,23 @@ TABLE = (
 
 @pytest.fixture(autouse=True)
 def nobody_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screening, "is_trusted", lambda cluster: cluster == "local")
+    monkeypatch.setattr(untrusted_displays, "is_trusted", lambda cluster: cluster == "local")
 
 
 def shown(**data: Any) -> dict[str, Any]:
     bundle = {name.replace("__", "/", 1).replace("_", "."): content for name, content in data.items()}
-    return screening.screened("far", bundle, {})[0]
+    return untrusted_displays.screened("far", bundle, {})[0]
 
 
 def test_displays_of_trusted_clusters_are_as_they_are() -> None:
     given = {"application/javascript": "alert(1)", "text/html": "<script>1</script>"}
-    assert screening.screened("local", given, {"x": {}}) == (given, {"x": {}})
+    assert untrusted_displays.screened("local", given, {"x": {}}) == (given, {"x": {}})
 
 
 def test_figures_tables_and_texts_are_kept() -> None:
-    assert screening.screened("far", {"image/png": PNG, "text/plain": "<Figure>"}, {"image/png": {"width": 3}}) == (
+    assert untrusted_displays.screened(
+        "far", {"image/png": PNG, "text/plain": "<Figure>"}, {"image/png": {"width": 3}}
+    ) == (
         {"image/png": PNG, "text/plain": "<Figure>"},
         {"image/png": {"width": 3}},
     )
@@ -73,7 +75,9 @@ def test_figures_tables_and_texts_are_kept() -> None:
     ],
 )
 def test_what_can_run_code_is_replaced_by_a_note(kind: str, content: Any) -> None:
-    found, metadata = screening.screened("far", {kind: content, "text/plain": "text"}, {kind: {"isolated": True}})
+    found, metadata = untrusted_displays.screened(
+        "far", {kind: content, "text/plain": "text"}, {kind: {"isolated": True}}
+    )
     assert found.keys() == {"text/plain"}
     assert found["text/plain"].startswith(f"text\nNot shown: {kind}.")
     assert 'trust = "always"' in found["text/plain"]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from jupyter_slurm.services.slurm.silence import is_silence
+from jupyter_slurm.services.slurm.unreachable_controller import is_silence
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 
 

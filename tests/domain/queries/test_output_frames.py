@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries import cluster, framing, job_detail, job_history, queue
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, output_frames, queue
 from jupyter_slurm.errors import ParseError
 
 MARK, OTHER = "0123456789abcdef", "fedcba9876543210"
-END, LAST = framing.field_end(MARK), framing.record_end(MARK)
+END, LAST = output_frames.field_end(MARK), output_frames.record_end(MARK)
 
 # Possible texts of users: any text, imitated rows with another mark, and bytes that are not UTF-8. The mark is drawn
 # after the jobs got their names, so no name contains it.
@@ -25,8 +25,8 @@ evil = st.sampled_from(
         "\x1f",
         "\0",
         "~~",
-        framing.field_end(OTHER),
-        framing.record_end(OTHER),
+        output_frames.field_end(OTHER),
+        output_frames.record_end(OTHER),
         "\n99~COMPLETED~",
         "\r",
         " ",

@@ -13,10 +13,10 @@ from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import host_key_
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 
-__all__ = ["personal_gate"]
+__all__ = ["login_verification"]
 
 
-def personal_gate(
+def login_verification(
     prompter: Prompter, opened: Callable[[HostConfig, tuple[str, ...]], None] = lambda host, tried: None
 ) -> HostVerifier:
     """Return the checks of a connection for the user of ``prompter``, who is asked in the running event loop.
