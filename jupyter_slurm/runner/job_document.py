@@ -278,6 +278,7 @@ class ValuesItem(TypedDict, total=False):
     kind: str
     name: str
     names: list[str]
+    safe: bool
     sizes: list[int]
     source: str
     filename: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,9 @@ def test_what_is_too_large_is_refused_before_it_is_copied() -> None:
     ids=json.dumps,
 )
 def test_a_forged_form_is_an_error(form: Any) -> None:
-    item = {"kind": "safe", "name": "x", "sizes": [1, 8]}
+    item = {"kind": "pickle", "safe": True, "name": "x", "sizes": [1, 1, 8]}
     with pytest.raises(values_file.Unreadable):
-        values_file.unpack(item, [json.dumps(form).encode(), bytearray(8)], {"python": "3.11.2"})
+        values_file.unpack(item, [b"", json.dumps(form).encode(), bytearray(8)], {"python": "3.11.2"})
 
 
 def test_a_returned_value_is_safe_if_its_type_allows_it(tmp_path: Any) -> None:
@@ -131,12 +132,14 @@ def test_a_returned_value_is_safe_if_its_type_allows_it(tmp_path: Any) -> None:
     values_file.leave(str(tmp_path / "out.values"), list(space), space, 10**6, {})
     with (tmp_path / "out.values").open("rb") as file:
         header, items = values_file.read(file)
-    assert {item["name"]: item["kind"] for item, _ in items} == {
-        "x": "safe",
-        "array": "safe",
-        "other": "pickle",
-        "one, two": "pickle",  # they stay one
+    assert {item["name"]: values_file.is_safe(item) for item, _ in items} == {
+        "x": True,
+        "array": True,
+        "other": False,
+        "one, two": False,  # they stay one
     }
+    old = {item["name"]: pickle.loads(pieces[0], buffers=pieces[1:]) for item, pieces in items}
+    assert (old["x"], old["array"].tolist()) == ({"loss": [1.0]}, [1, 1, 1]), "earlier versions read them, too"
     found = {name: value for item, pieces in items for name, value in values_file.unpack(item, pieces, header).items()}
     assert found["one"][0] is found["two"][0]
     assert (found["x"], found["array"].tolist()) == ({"loss": [1.0]}, [1, 1, 1])

@@ -77,10 +77,11 @@ def read_outputs(content: bytearray, cluster: str = "local", *, asks: bool = Tru
     except file_of.Unreadable as error:
         raise JobError(f"The values of the job cannot be read: {error}.", hint="Run the cell again.") from error
     for item, pieces in items:
-        if item["kind"] not in ("safe", "pickle", "error"):  # returned values never run code in this process
+        if item["kind"] not in ("pickle", "error"):  # returned values never run code in this process
             raise JobError("The values of the job cannot be read: the file is damaged.", hint="Run the cell again.")
         names = file_of.names_of(item)
-        if item["kind"] == "pickle" and not (ask_trust(cluster, ", ".join(names)) if asks else is_trusted(cluster)):
+        is_code = item["kind"] == "pickle" and not file_of.is_safe(item)
+        if is_code and not (ask_trust(cluster, ", ".join(names)) if asks else is_trusted(cluster)):
             outputs.errors.update(dict.fromkeys(names, _UNTRUSTED.format(cluster)))
             outputs.hints.update(dict.fromkeys(names, HOW_TO_TRUST))
             continue

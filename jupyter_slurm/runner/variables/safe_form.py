@@ -11,11 +11,12 @@ Python 3.8+, standard library only; NumPy, PyTorch and pandas if the program has
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from importlib import import_module
 from typing import Any, Callable
 
-__all__ = ["NoSafeForm", "SizeLimitExceeded", "decode", "encode"]
+__all__ = ["NoSafeForm", "SizeLimitExceeded", "decode", "encode", "for_earlier_versions"]
 
 _MAX_INT = 1 << 63
 _KINDS = "biufcSUmM"  # of NumPy: no objects, no records
@@ -55,6 +56,24 @@ def encode(value: Any, limit: float = float("inf")) -> tuple[list[Any], dict[int
     except Exception as error:  # whatever a library of another version does
         raise NoSafeForm(str(error)) from error
     return [memoryview(text), *encoder.buffers], encoder.seen
+
+
+def for_earlier_versions(pieces: list[Any]) -> bytes:
+    """Return a pickle with which versions that know no safe form read these pieces. This version never loads it."""
+    return pickle.dumps(_Earlier(pieces), protocol=5, buffer_callback=lambda buffer: None)
+
+
+class _Earlier:
+    """Value whose pickle decodes the pieces beside it, in a program without this file."""
+
+    def __init__(self, pieces: list[Any]) -> None:
+        self._pieces = pieces
+
+    def __reduce__(self) -> Any:
+        run = "(lambda names: (exec(source, names), names['decode'](pieces))[1])({'__name__': 'safe_form'})"
+        pieces = [pickle.PickleBuffer(piece) for piece in self._pieces]
+        with open(__file__, encoding="utf-8") as file:
+            return eval, (run, {"source": file.read(), "pieces": pieces})
 
 
 class _Encoder:

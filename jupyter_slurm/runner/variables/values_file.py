@@ -3,7 +3,8 @@
 The file has a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), and
 the pieces in the order of the header. An item of the header is one of::
 
-    {"kind": "safe", "name": …, "sizes": [of the JSON (``safe_form.py``), of each of its buffers]}
+    {"kind": "pickle", "safe": true, "name": …, "sizes": [of a pickle for earlier versions, which decodes the others,
+     of the JSON (``safe_form.py``), of each of its buffers]}
     {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers],
      "names": the names, if the pickle is a dict of several values}
     {"kind": "source", "name": …, "source": a function or class, "filename": its name in tracebacks,
@@ -127,8 +128,9 @@ class PackedValue:
         try:
             if not safe or len(values) > 1:
                 raise safe_form.NoSafeForm
-            self.pieces, self.parts = safe_form.encode(*values.values(), limit)
-            self.item["kind"] = "safe"
+            pieces, self.parts = safe_form.encode(*values.values(), limit)
+            self.pieces = [memoryview(safe_form.for_earlier_versions(pieces)), *pieces]
+            self.item["safe"] = True
         except safe_form.NoSafeForm:
             self._pickle(values, named or {}, compared, limit)
         self.item["sizes"] = [piece.nbytes for piece in self.pieces]
@@ -205,6 +207,11 @@ def _have_in_common(one: Mapping[int, Any], other: Mapping[int, Any]) -> bool:
 def names_of(item: ValuesItem) -> list[str]:
     """Return the names of the values of an item."""
     return list(item.get("names") or [item["name"]])
+
+
+def is_safe(item: ValuesItem) -> bool:
+    """Return whether an item is read without its pickle."""
+    return item["kind"] == "pickle" and item.get("safe") is True and "names" not in item
 
 
 def size_of(item: ValuesItem) -> int:
@@ -287,14 +294,12 @@ def _is_header(header: Any) -> bool:
 
 
 def _is_item(item: dict[str, Any]) -> bool:
-    texts = {"safe": ("name",), "pickle": ("name",), "source": ("name", "source", "filename")}
+    texts = {"pickle": ("name",), "source": ("name", "source", "filename")}
     texts.update({"error": ("name", "error"), "import": ("source",)})
     kind, sizes = item.get("kind"), item.get("sizes", [])
     if not isinstance(kind, str) or kind not in texts or not isinstance(sizes, list):
         return False
-    whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (
-        sizes or kind not in ("safe", "pickle")
-    )
+    whole = all(type(size) is int and 0 <= size < 1 << 62 for size in sizes) and (sizes or kind != "pickle")
     names = item.get("names", ["-"])
     listed = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
     return bool(whole and listed) and all(isinstance(item.get(name), str) for name in texts[kind])
@@ -311,8 +316,8 @@ def unpack(item: ValuesItem, pieces: list[Any], header: ValuesHeader) -> dict[st
     if item["kind"] == "error":
         raise Unreadable(f"{item['name']}: {item['error']}")
     try:
-        if item["kind"] == "safe":
-            return {item["name"]: safe_form.decode(pieces)}
+        if is_safe(item):
+            return {item["name"]: safe_form.decode(pieces[1:])}
         value = pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 - of this user's own job, or notebook
         return {name: value[name] for name in item["names"]} if "names" in item else {item["name"]: value}
     except ModuleNotFoundError as error:
