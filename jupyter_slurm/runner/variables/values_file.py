@@ -216,7 +216,8 @@ def is_safe(item: ValuesItem) -> bool:
 
 def size_of(item: ValuesItem) -> int:
     """Return the size of an item in bytes."""
-    return sum(item.get("sizes") or [len(item.get("source", ""))])
+    sizes = item.get("sizes") or [len(item.get("source", ""))]
+    return sum(sizes[1:] if is_safe(item) else sizes)
 
 
 def write(path: str, items: list[PackedItem]) -> None:
