@@ -103,7 +103,8 @@ class Housekeeping:
             except (SlurmError, OSError):
                 log.exception("housekeeping")
             with contextlib.suppress(TimeoutError):  # few logins last a day
-                await asyncio.wait_for(self._arrived.wait(), _DAY_S)
+                async with asyncio.timeout(_DAY_S):
+                    await self._arrived.wait()
 
 
 async def _cluster_time(tracker: Tracker) -> float:

@@ -214,7 +214,8 @@ class Sessions:
         pause = _CHECK_DELAYS_S[0]
         while not entry.is_finished:
             with cluster.tracker.listening(entry) as changed, contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), pause)  # another query may have seen the end
+                async with asyncio.timeout(pause):
+                    await changed.wait()  # another query may have seen the end
             pause = min(_CHECK_DELAYS_S[1], pause * 2)
             cluster.poller.wake()
             if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_RESERVED_LOOKUPS):
