@@ -104,6 +104,8 @@ def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
         lambda: (text := cluster.run(*argv).stdout).startswith("COMPLETED|") and text, "its end is accounted"
     )
     seconds = int(said.split("|")[1])
+    going = [*argv[:-1], kernel.value("runs.id")]
+    wait_for(lambda: cluster.run(*going).stdout.startswith("RUNNING|"), "its start is accounted")
     kernel.ok("used = jupyter_slurm.usage('c4ai', start=begin - 1)\nused")
     assert kernel.value("used.accounts") == "['c4ai']"
     kernel.ok("row = next(row for row in used.by('user', 'partition', 'gpu') if row['GPU'] == 'a100')")

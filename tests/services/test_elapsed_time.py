@@ -33,11 +33,11 @@ async def test_a_login_page_ends_with_its_time_although_the_computer_sleeps(
     tmp_path: Path, sleeps: list[float]
 ) -> None:
     pages = LoginPages(str(tmp_path / "pages"))
-    path = pages.write("a", "http://127.0.0.1:8000/", "token")
+    path = pages.write("a", "http://127.0.0.1:8000/", "http://a.localhost:8000/", "token")
     sleeps.append(300.0)
     await asyncio.sleep(0.1)
     assert Path(path).exists()
-    path = pages.write("a", "http://127.0.0.1:8000/", "token")  # its time begins again
+    path = pages.write("a", "http://127.0.0.1:8000/", "http://a.localhost:8000/", "token")  # its time begins again
     sleeps.append(400.0)
     await asyncio.sleep(0.1)
     assert Path(path).exists()

@@ -98,7 +98,7 @@ def test_what_was_given_back_looks_like_no_failure() -> None:
     assert forgotten.endswith("Its kernel was killed, and nobody came back for it.")
     never = _held(**{**over, "start_time": 5.0, "end_time": 5.0, "signal": None}, state="CANCELLED", nodes=None)
     assert as_text(never, []) == "Allocation 12 (gpu): given back"
-    assert "error-color" in as_html(_held(state="CANCELLED", finished=True, released=None), [])
+    assert "error-color" in as_html(_held(state="FAILED", finished=True, released=None), [])
 
 
 def test_a_step_is_called_one() -> None:

@@ -487,7 +487,7 @@ def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_
     while not [*output.glob("mes/*/sub/x")] and time.monotonic() < deadline:
         time.sleep(0.02)
     started.send_signal(signal.SIGUSR1)
-    while not (project / "sub" / "x").exists() and time.monotonic() < deadline:
+    while not ((project / "sub" / "x").exists() and (project / "new").exists()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert (project / "new").read_text() == "1\n"
     assert started.poll() is None, "it goes on"

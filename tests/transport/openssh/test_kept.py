@@ -240,11 +240,14 @@ async def test_a_person_who_ends_the_master_loses_nothing(login_node, folder, lo
 
 
 async def test_a_socket_of_another_user_is_no_master(login_node, config, log_in, folder, short_tmp, bob):
-    path = short_tmp / "theirs.sock"
+    shared = short_tmp / "shared"  # another user cannot change what lies beside it
+    shared.mkdir()
+    shared.chmod(0o777)
+    path = shared / "theirs.sock"
     script = (
         "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(100)"
     )
-    short_tmp.chmod(0o777)
+    short_tmp.chmod(0o711)
     with subprocess.Popen(["/usr/bin/python3", "-c", script, str(path)], user=bob) as process:
         try:
             while not path.exists():
@@ -255,7 +258,6 @@ async def test_a_socket_of_another_user_is_no_master(login_node, config, log_in,
             assert len(masters(folder)) == 1
         finally:
             process.kill()
-            short_tmp.chmod(0o711)
 
 
 HELLO = b"\0\0\0\x08\0\0\0\1\0\0\0\4"
