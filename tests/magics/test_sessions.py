@@ -121,7 +121,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert kernel.value("training.server").startswith("jupyterlab")
     kernel.ok("training.stop()")
     wait_for(lambda: "CANCELLED" in kernel.text(asked), "its end, drawn")
-    assert kernel.value("training.state, training.url") == "ended None"
+    assert kernel.value("training.state, training.url") == "CANCELLED None"
 
 
 def test_an_interrupt_asks_whether_it_is_to_be_kept(

@@ -143,7 +143,14 @@ def acting(texts: list[str], pages: list[str]) -> list[str]:
     return escapes + [page for page in pages if any(markup in page for markup in MARKUP)]
 
 
-@pytest.mark.parametrize("lie", [name for name in LIES if name != "honest"])
+# The others take minutes, and are tried by `make bench`.
+QUICK = ("fails", "garbage", "escapes", "other-names")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.bench) for name in LIES if name != "honest"],
+)
 def test_no_lie_of_the_commands_acts_or_ends_the_agent(
     front: Front, hostile_login: HostileLogin, job: str, lie: str, wait_for: Callable[..., Any]
 ) -> None:
