@@ -225,7 +225,7 @@ def test_a_changed_key_comes_with_the_command_that_mends_it(
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert failed.startswith("changed, host key: The key of changed")
-    command = said.todo("changed, host key").partition("If the new key is right, run: ")[2]
+    command = said.todo("changed, host key").partition("forget its old key and connect again: ")[2]
     subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=60)
     entry = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
     host.ssh_config.write_text(entry)
