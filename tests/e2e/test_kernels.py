@@ -156,7 +156,7 @@ def _add(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     for field, text in [("CPUs", "1"), ("Memory", "1G"), ("Time limit", "20:00")]:
         form.get_by_label(field, exact=True).fill(text)
     form.get_by_role("button", name="Add as kernel").click()
-    added = page.get_by_text(f"The kernel “{SHOWN}” can be chosen for notebooks now.")
+    added = page.get_by_text(f"Kernel “{SHOWN}” was added to the launcher.")
     expect(added.first).to_be_visible(timeout=LONG)
     screenshot(page, "kernel-added")
 

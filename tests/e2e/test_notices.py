@@ -74,10 +74,10 @@ def test_notices_are_told_once_also_by_the_browser(
     wait_for(lambda: f"Job {running} (training) has started" in toasts(), "the start is told")
     wait_for(lambda: f"Job {failed} ({HOSTILE}) failed: FAILED." in toasts(), "the failure is told")
     assert toasts().count(f"Job {failed} ") == 1
-    teller = page if page.locator(TOAST, has_text="has failed").count() else other
+    teller = page if page.locator(TOAST, has_text="failed:").count() else other
     axe(teller, TOAST)
     screenshot(teller, "notices")
-    teller.locator(TOAST, has_text="has failed").get_by_role("button", name="Show job").click()
+    teller.locator(TOAST, has_text="failed:").get_by_role("button", name="Show job").click()
     expect(teller.locator(".jp-Slurm-job h2")).to_have_text(HOSTILE)
     other.close()
 

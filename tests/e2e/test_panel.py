@@ -450,7 +450,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     cluster.stop_controller()
     expect(status).to_have_text("Slurm: 1 running, 1 pending, as last known", timeout=90_000)
     expect(page.locator(".jp-Slurm-notice")).to_contain_text("Unable to contact slurm controller")
-    expect(row_of(page, running).locator(".jp-Slurm-reason")).to_contain_text("Not known since")
+    expect(row_of(page, running).locator(".jp-Slurm-reason")).to_contain_text("State unknown since")
     screenshot(page, "controller-down")
     cluster.start_controller()
     headers = {"Authorization": f"token {lab.token}"}

@@ -59,7 +59,7 @@ def test_a_log_in_is_made_in_the_browser(
     axe(page, ".jp-Slurm-panel")
 
     connection(page).get_by_role("button", name="Connect").click()
-    expect(dialog(page).locator("p")).to_have_text(re.compile(r"^For gateway \(.*\), jupyter-slurm asks you:$"))
+    expect(dialog(page).locator("p")).to_have_text(re.compile(r"^jupyter_slurm asks, about gateway \(.*\):$"))
     expect(dialog(page)).to_contain_text(re.compile(r"key fingerprint is SHA256:\S{43}"))
     expect(dialog(page).get_by_role("button", name="Cancel")).to_be_focused()
     screenshot(page, "prompt-host-key")
@@ -128,14 +128,14 @@ def test_a_notebook_uses_it_without_asking_again(
 
     site.gateway.drop()
     try:
-        expect(status).to_have_text("Slurm: link to far lost")
-        expect(connection(page)).to_contain_text("link lost since")
+        expect(status).to_have_text("Slurm: connection to far lost")
+        expect(connection(page)).to_contain_text("connection lost since")
         screenshot(page, "clusters-lost")
     finally:
         site.gateway.restore()
     answer(page, "Password:", site.password)
     answer(page, "Verification code:", site.codes.next())
-    expect(status).to_have_text("Slurm: link to far is back")
+    expect(status).to_have_text("Slurm: connection to far restored")
     expect(page.locator(".jp-Slurm-body [role=row]")).to_have_count(1)
 
     end = connection(page).get_by_role("button", name="Disconnect")
