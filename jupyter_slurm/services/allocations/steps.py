@@ -48,6 +48,7 @@ __all__ = ["Steps"]
 log = logging.getLogger(__name__)
 
 _RENEWALS_PER_LEASE = 4  # renewals of a lease while the allocation is in use
+_MAX_TRIES = 5  # readings of an end after that of the allocation
 _CHECK_INTERVAL_S = 30.0  # seconds between two reads of a step's state, because its signs may be lost
 _MAX_NOTE_BYTES = 4096  # bytes of a process's note about itself
 _STEP_START_S = 5.0  # seconds in which srun starts a step that nothing delays
@@ -73,6 +74,7 @@ class Steps:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
+        self._unread: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         tracker.on_unfinished.append(self.resume)
 
@@ -283,6 +285,9 @@ class Steps:
             await self._read_state(step)
             return
         if not await self._has_ended(step) and not step.is_finished:  # another task may have read its end meanwhile
+            tries = self._unread[step.key or ""] = self._unread.get(step.key or "", 0) + 1
+            if tries < _MAX_TRIES and not await self._is_readable(step):
+                return  # read again soon: an end that cannot be read is not an end that does not exist
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError(
                 "The allocation ended.",
@@ -325,6 +330,19 @@ class Steps:
         with contextlib.suppress(FileNotFoundError, TransportError):
             await self._client.transport.list_dir(step.folder.path)  # read again files that were seen before
         return await self._tracker.read_end(step)
+
+    async def _is_readable(self, step: TrackedJob) -> bool:
+        """Return whether the directory of a step can be read, and has no end marker."""
+        if step.folder is None:
+            return True
+        try:
+            return posixpath.basename(step.folder.end_marker(None)) not in await self._client.transport.list_dir(
+                step.folder.path
+            )
+        except FileNotFoundError:
+            return True
+        except TransportError:
+            return False
 
     async def _renew(self, allocation: TrackedJob) -> None:
         """Mark the allocation as used on its node, a few times in each lease period."""

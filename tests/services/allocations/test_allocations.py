@@ -455,3 +455,29 @@ def test_a_step_that_cannot_be_read_is_given_up_with_an_end(tmp_path: Path) -> N
     assert (tmp_path / "events" / f"{unreadable}.ended").exists()
     assert not (tmp_path / foreign / "end.json").exists()
     assert not list((tmp_path / ours / "steps").iterdir())
+
+
+async def test_an_end_that_cannot_be_read_for_a_moment_is_no_cancellation(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.allocate("-p", "arandu")
+    cluster = bench.desk.core.cluster(bench.desk.id)
+    step = await bench.start(job, "sleep", "1")
+    entry = cluster.tracker.find(step["key"])
+    assert entry is not None
+    marker, read_end = Path(bench.desk.root, step["key"], "end.json"), cluster.tracker.read_end
+    tries = 0
+
+    async def fail_at_first(one: Any) -> bool:
+        nonlocal tries
+        tries += one is entry
+        return tries > 3 and await read_end(one)
+
+    monkeypatch.setattr(cluster.tracker, "read_end", fail_at_first)
+    await _until(marker.exists)
+    await cluster.actions.cancel(job["key"])
+    async with asyncio.timeout(60):
+        while not entry.is_finished:
+            await cluster.steps.tend()
+            await asyncio.sleep(0.1)
+    assert (await bench.desk.job(step["key"]))["state"] == "COMPLETED"
