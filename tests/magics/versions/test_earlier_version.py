@@ -54,6 +54,11 @@ def _facts(job: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in job.items() if name in other and name not in left_out}
 
 
+def _lasting(answers: dict[str, Any]) -> dict[str, Any]:
+    """Return answers without what changes when Slurm's own times arrive."""
+    return {name: {**answer, "job": _facts(answer["job"], answer["job"])} for name, answer in answers.items()}
+
+
 def _agents(answers: dict[str, Any]) -> set[int]:
     """Return the process ids of the agents that gave the answers."""
     return {answer["agent"] for answer in answers.values()}
@@ -79,7 +84,7 @@ def test_a_client_works_with_the_agent_of_the_other_version(
     before = _answers(older)
     newer = kernel_of(second)
     answers = _answers(newer)
-    assert answers == before, "another agent, or other answers"
+    assert _lasting(answers) == _lasting(before), "another agent, or other answers"
     newer.ok(f"job = jupyter_slurm.job({keys['python']!r})")
     assert newer.value("job.outputs['y'], job.result(), job.state") == older.value(
         "python.outputs['y'], python.result(), python.state"
