@@ -6,10 +6,10 @@ import contextlib
 import functools
 import json
 import os
-import secrets
 import threading
 from typing import Final
 
+from jupyter_slurm.agent.hosting.discovery import read_private, write_private
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.documentation import page_url
@@ -91,19 +91,14 @@ def _of_profile(name: str, raw: bytes, path: str) -> tuple[str | None, str]:
 def _remembered() -> dict[str, str]:
     """Return the login nodes of trusted clusters, by name: another host of that name is another cluster."""
     try:
-        with open(os.path.join(settings().state_dir, _FILE), encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(read_private(os.path.join(settings().state_dir, _FILE)))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _remember(cluster: str, host: str) -> None:
-    path = os.path.join(settings().state_dir, _FILE)
-    draft = f"{path}.{secrets.token_hex(4)}.tmp"
     known = {**_remembered(), cluster: host}
     with contextlib.suppress(OSError):  # then it is asked again
         os.makedirs(settings().state_dir, mode=0o700, exist_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(known, file)
-        os.replace(draft, path)
+        write_private(os.path.join(settings().state_dir, _FILE), json.dumps(known).encode())

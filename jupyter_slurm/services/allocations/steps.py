@@ -74,7 +74,7 @@ class Steps:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
-        self._unread: dict[str, int] = {}
+        self._tries: dict[str, int] = {}  # readings of the end of a step whose allocation is over
         self._tasks: set[asyncio.Task[None]] = set()
         tracker.on_unfinished.append(self.resume)
 
@@ -285,8 +285,9 @@ class Steps:
             await self._read_state(step)
             return
         if not await self._has_ended(step) and not step.is_finished:  # another task may have read its end meanwhile
-            tries = self._unread[step.key or ""] = self._unread.get(step.key or "", 0) + 1
-            if tries < _MAX_TRIES and not await self._is_readable(step):
+            key = step.key or ""
+            self._tries[key] = tries = self._tries.get(key, 0) + 1
+            if tries < _MAX_TRIES and not await self._lacks_end_marker(step):
                 return  # read again soon: an end that cannot be read is not an end that does not exist
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError(
@@ -295,6 +296,7 @@ class Steps:
                 with_allocation=True,
             )
             step.end_time = allocation.end_time if allocation else None
+        self._tries.pop(step.key or "", None)
         await self._tracker.finish(step)
 
     async def _read_state(self, step: TrackedJob) -> None:
@@ -331,8 +333,8 @@ class Steps:
             await self._client.transport.list_dir(step.folder.path)  # read again files that were seen before
         return await self._tracker.read_end(step)
 
-    async def _is_readable(self, step: TrackedJob) -> bool:
-        """Return whether the directory of a step can be read, and has no end marker."""
+    async def _lacks_end_marker(self, step: TrackedJob) -> bool:
+        """Return whether the directory of a step is known to have no end marker."""
         if step.folder is None:
             return True
         try:
