@@ -333,11 +333,13 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         No allocation has that name, or several have it.
     """
     value = namespace.get(name) if name is not None else None
-    mine = [one for one in reversed(_mine) if one.cluster == cluster.name and one.is_open]
     if isinstance(value, Allocation) and value.is_open:
         return value
-    if found := [one for one in mine if name in (None, one.label, one.id)]:
-        return found[0]
+    for one in reversed(_mine):
+        is_meant = one.cluster == cluster.name and name in (None, one.label, one.id)
+        # Another handle or program may have released it within the last second.
+        if is_meant and one.is_open and allocation_card.is_open(one.refresh()._data):
+            return one
     # An allocation without a lease ends with the step that it is for.
     found = [one for one in open_allocations(cluster) if one._data.get("lease")]
     if name is not None:

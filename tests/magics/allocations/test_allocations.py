@@ -157,6 +157,17 @@ def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: Wait
     assert kernel.value("(late.state, later.is_open)") == "('PENDING', True)"
 
 
+def test_an_allocation_that_another_handle_has_just_released_is_not_used(kernel: Any) -> None:
+    _none_is_open(kernel)
+    kernel.ok("%salloc -p arandu as=held wait")
+    kernel.ok(
+        "(other,) = [one for one in jupyter_slurm.allocations() if one.id == held.id]\n"
+        "held._follower = None  # its events may arrive later\nassert held.refresh().is_open\n"
+        "other.release()\nget_ipython().run_line_magic('srun', 'as=one wait -p arandu true')"
+    )
+    assert kernel.value("(one.state, one.allocation.id == held.id)") == "('COMPLETED', False)"
+
+
 def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_listed(
     kernel: Any, wait_for: WaitFor
 ) -> None:
