@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator
 
-__all__ = ["first_free", "listeners"]
+__all__ = ["first_free", "is_listening", "listeners"]
 
 _LISTEN = "0A"  # net/tcp_states.h
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
@@ -26,6 +26,15 @@ def listeners() -> dict[int, int]:
         with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
             found |= dict(_rows(table))
     return found
+
+
+def is_listening(port: int) -> bool:
+    """Return whether a program of any user accepts connections to a port of 127.0.0.1."""
+    if os.path.exists(_TABLES[0]):
+        return port in listeners()
+    with contextlib.suppress(OSError, OverflowError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
 
 
 def _rows(table: Iterable[str]) -> Iterator[tuple[int, int]]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -165,6 +166,10 @@ def test_a_page_on_a_local_port_shares_nothing_with_other_programs(
     _session_works(page)
     page.goto(f"{url}hostile")
     for own in names:
+        port = urlsplit(url).port
+        for way in (f"proxy/{port}", f"proxy/absolute/{port}"):  # jupyter-server-proxy: the origin of the server
+            answer = page.request.get(f"{own}{way}/hostile")
+            assert (answer.status, "tunnel" in answer.text()) == (403, True)
         assert attack(page, own, other["session"]["path"]) == {}
     assert owner.harm() == []
     seen = page.evaluate("async () => (await (await fetch(location.pathname + '-seen')).json()).cookies")

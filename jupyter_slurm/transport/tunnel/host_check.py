@@ -1,14 +1,16 @@
 """Check of the host name in the first HTTP request of a connection to a local port; other protocols pass unchanged.
 
 A page of another site can make its own name an alias of 127.0.0.1 (DNS rebinding). The browser then lets the page read
-what a program behind a tunnel answers, but it names that site in the header Host (RFC 9110, 7.2). Any port is accepted
-with a local name: the local port may itself be forwarded from another computer.
+what a program behind a tunnel answers, but it names that site in the header Host (RFC 9110, 7.2). A proxy on this
+computer, such as jupyter-server-proxy, would give a page of a node the origin of the proxy; it names its own port. The
+port of no program on this computer is accepted: the local port may itself be forwarded from another computer.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["FOREIGN_HOST_ANSWER", "ForeignHost", "HostCheck"]
@@ -22,7 +24,7 @@ _HOST: Final = re.compile(rb"\n(?:[Hh][Oo][Ss][Tt])[ \t]*:([^\r\n]*)\r?\n")
 _END: Final = re.compile(rb"\n\r?\n")
 _TEXT: Final = (
     "This address is that of a jupyter_slurm tunnel, which answers only under 127.0.0.1 and localhost.\n"
-    "Open it as http://127.0.0.1:PORT/. A page of another site cannot use it.\n"
+    "Open it as http://127.0.0.1:PORT/ with its own port, not through a proxy. A page of another site cannot use it.\n"
 )
 FOREIGN_HOST_ANSWER: Final = (
     "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
@@ -32,11 +34,18 @@ FOREIGN_HOST_ANSWER: Final = (
 
 
 class ForeignHost(Exception):
-    """A request names a host that is not this computer's loopback."""
+    """A request names a host that is not this computer's loopback, or the port of another program on it."""
 
 
 class HostCheck:
     """Check of one connection.
+
+    Parameters
+    ----------
+    port : int, optional
+        The local port.
+    is_listening : callable, optional
+        Returns whether a program on this computer listens on a port.
 
     Attributes
     ----------
@@ -44,7 +53,8 @@ class HostCheck:
         Whether everything that follows may pass unchecked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int | None = None, is_listening: Callable[[int], bool] = lambda _: False) -> None:
+        self._port, self._is_listening = port, is_listening
         self._head = b""
         self.is_done = False
 
@@ -75,12 +85,22 @@ class HostCheck:
         end = _END.search(head, line.end() - 1)
         if host is not None and (end is None or host.start() < end.start()):
             name = host[1].decode("latin-1").strip()
-            if not _is_local(name):
+            if not _is_local(name) or self._is_of_another(_port_of(name)):
                 raise ForeignHost(name[:200])
             return True
         if end is None and len(head) > _MAX_HEAD_BYTES:
             raise ForeignHost("")
         return end is not None
+
+    def _is_of_another(self, port: int | None) -> bool:
+        """Return whether a port belongs to another program on this computer."""
+        return self._port is not None and port not in (None, self._port) and self._is_listening(port or 0)
+
+
+def _port_of(host: str) -> int | None:
+    """Return the port of a value of the header Host; None: it names none, so that it is 80."""
+    number = host.rpartition("]")[2].rpartition(":")[2]
+    return int(number) if re.fullmatch("[0-9]{1,5}", number) else None
 
 
 def _is_local(host: str) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from jupyter_slurm.runner.refusals import RefusalCount
 from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.listening_ports import is_listening
 from jupyter_slurm.transport.tunnel.host_check import FOREIGN_HOST_ANSWER, ForeignHost, HostCheck
 
 __all__ = ["CHUNK_BYTES", "reset", "splice"]
@@ -62,7 +63,8 @@ class _Splice:
         self._sent, self.received = threading.Event(), threading.Event()
         self._is_broken = self._has_ended = self._is_refused = False
         # A browser reaches no Unix socket.
-        self._host_check = None if sock.family == socket.AF_UNIX else HostCheck()
+        is_private = sock.family == socket.AF_UNIX
+        self._host_check = None if is_private else HostCheck(sock.getsockname()[1], is_listening)
 
     def send(self) -> None:
         """Carry the local peer's data; the only writer of the stream."""

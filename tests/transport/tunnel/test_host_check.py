@@ -91,6 +91,18 @@ def test_only_requests_for_this_computer_reach_the_program(tunnel: Forwarder, po
     assert ask(tunnel.address, None) == (200, b"secret")  # type: ignore[arg-type]  # no browser leaves it out
 
 
+def test_a_proxy_on_this_computer_does_not_lead_to_the_program(tunnel: Forwarder) -> None:
+    """As jupyter-server-proxy, whose requests keep the host and the port of the Jupyter server."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy, socket.create_server(("127.0.0.1", 0)) as other:
+        port, free = proxy.getsockname()[1], other.getsockname()[1]
+        other.close()
+        for host in LOCAL:
+            assert ask(tunnel.address, f"{host}:{port}")[0] == 403, host  # type: ignore[arg-type]
+        assert Program.asked == []
+        # The port of another computer, from which `ssh -L` leads to this one.
+        assert ask(tunnel.address, f"localhost:{free}") == (200, b"secret")  # type: ignore[arg-type]
+
+
 def test_a_socket_that_no_browser_reaches_is_not_checked(program: int, tmp_path: Any) -> None:
     transport = LocalTransport()
     tmp_path.chmod(0o700)
