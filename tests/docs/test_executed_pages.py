@@ -48,10 +48,17 @@ def place(
             except MissingPackages as error:
                 unavailable(str(error))
             stack.callback(cluster.stop)
-            yield stack.enter_context(on_login_node(cluster, short_path / "h"))
+            environments = _ray(request) if "env=ray" in page.typed else {}
+            yield stack.enter_context(on_login_node(cluster, short_path / "h", environments))
         else:
             replicas: Callable[[str], Replica] = request.getfixturevalue("replicas")
             yield stack.enter_context(at_laptop_of(replicas(page.run.cluster), short_path / "h", page))
+
+
+def _ray(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Return the environment ``ray`` of the user: the Python of the nodes, with Ray."""
+    packages: Path = request.getfixturevalue("ray_packages")
+    return {"ray": {"python": "/usr/bin/python3", "variables": {"PYTHONPATH": str(packages)}}}
 
 
 @pytest.mark.timeout(600)

@@ -93,18 +93,20 @@ def _environment(home: Path) -> dict[str, str]:
     return env
 
 
-def _own_agent(home: Path) -> None:
+def _own_agent(home: Path, **settings: object) -> None:
     """Let all programs with this home use one agent of their own, not one that runs elsewhere on this machine."""
     (home / ".jupyter").mkdir()
-    settings = {"JupyterSlurm": {"runtime_dir": str(home / "run")}}
-    (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps(settings))
+    written = {"JupyterSlurm": {"runtime_dir": str(home / "run"), **settings}}
+    (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps(written))
 
 
 @contextlib.contextmanager
-def on_login_node(cluster: EmbeddedCluster, home: Path) -> Iterator[Surroundings]:
-    """Provide the login node of an embedded cluster; the agent ends with the block."""
+def on_login_node(
+    cluster: EmbeddedCluster, home: Path, environments: Mapping[str, object] | None = None
+) -> Iterator[Surroundings]:
+    """Provide the login node of an embedded cluster, with a user who has named environments; its agent ends with it."""
     home.mkdir()
-    _own_agent(home)
+    _own_agent(home, environments=environments or {})
     env = {**cluster.env(_environment(home)), **cluster.owned()}
     user = pwd.getpwuid(os.geteuid()).pw_name
     words = {
