@@ -127,10 +127,11 @@ def test_in_the_foreground_it_ends_with_its_command(short_tmp, tmp_path, nothing
     directory, config = short_tmp / "fg", tmp_path / "tiny.toml"
     config.write_text(SMALL)
     argv = [sys.executable, "-u", "-m", "jupyter_slurm.embedded", "start", "--foreground", "--dir", str(directory)]
-    with subprocess.Popen([*argv, "--config", str(config)], stdout=subprocess.PIPE, text=True) as process:
+    argv += ["--config", str(config), "--timeout", "240"]  # beside other tests
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert any("Ctrl-C" in line for line in iter(process.stdout.readline, ""))
         process.send_signal(number)
-        assert process.wait(60) == 0
+        assert process.wait(240) == 0
     nothing_left(directory)
 
 
