@@ -285,6 +285,10 @@ class Bench:
         path = self.ledger / run.name
         return set(path.read_text().split()) if path.exists() else set()
 
+    def is_settled_as_not_submitted(self, run: Submission, told: dict[str, Any]) -> bool:
+        """Return whether the cell had no job ID to report, and was told later that there is no job."""
+        return run.answer["id"] is None and told["id"] is None and told["state"] == "NOT_SUBMITTED"
+
     def in_queue(self) -> dict[str, set[str]]:
         """Return the jobs that the controller knows, by name."""
         found: dict[str, set[str]] = {}
@@ -349,15 +353,17 @@ def test_as_many_jobs_as_reported_submissions(
     reported = [run for run in runs if run.is_reported]
     assert len(reported) == SUBMISSIONS
     jobs = {run.name: bench.ended(run, wait_for) for run in reported}
-    queue_, faults = bench.in_queue(), list[str]()
+    queue_, faults, settled = bench.in_queue(), list[str](), list[str]()
     for run in runs:
         executed, listed = bench.ran(run), queue_.get(run.name, set())
         told = jobs.get(run.name)
-        if told is not None and (executed, listed, told["state"]) != ({told["id"]}, {told["id"]}, "COMPLETED"):
+        if told is not None and bench.is_settled_as_not_submitted(run, told):
+            settled.append(run.name)
+        elif told is not None and (executed, listed, told["state"]) != ({told["id"]}, {told["id"]}, "COMPLETED"):
             faults.append(
                 f"{run}: ran as {executed}, queue {listed}, told {told['id']} {told['state']} {told['error']}"
             )
-        if len(executed | listed) > (0 if run.is_refused else 1):
+        if len(executed | listed) > (0 if run.is_refused or run.name in settled else 1):
             faults.append(f"{run}: ran as {executed}, queue {listed}")
     bench.close()
     left = wait_for(lambda: not bench.left_over(), "nothing is left over", 60) if not faults else True
@@ -366,7 +372,8 @@ def test_as_many_jobs_as_reported_submissions(
         did = ", ".join(f"{count} x {part}" for part, count in sorted(bench.done.items()))
         print(
             f"{bench.carrier}: {len(runs)} runs of cells, {len(queue_)} jobs, in {time.monotonic() - begun:.0f} s;"
-            f" killed: {did}; cells whose kernel was killed: {sum(not run.answer for run in runs)}"
+            f" killed: {did}; cells whose kernel was killed: {sum(not run.answer for run in runs)};"
+            f" cells without a job ID, whose job was found not to be submitted later: {len(settled)}"
         )
         for error, count in errors.most_common():
             print(f"  {count} x {error!r}")
