@@ -38,7 +38,11 @@ class TooLarge(CannotTravel):
 
 
 def packed(
-    names: Sequence[str], namespace: Mapping[str, object], limit: int, given: AbstractSet[str] = frozenset()
+    names: Sequence[str],
+    namespace: Mapping[str, object],
+    limit: int,
+    given: AbstractSet[str] = frozenset(),
+    safe: bool = False,
 ) -> list[PackedItem]:
     """Return the items of variables in the order in which they can be used.
 
@@ -52,6 +56,8 @@ def packed(
         Maximum number of bytes.
     given : set of str
         Variables that the remote side sets itself, with another value for each task.
+    safe : bool
+        Whether values get their safe form, if they have one.
 
     Raises
     ------
@@ -60,7 +66,7 @@ def packed(
     TooLarge
         The variables exceed the limit.
     """
-    packer = _Packer(namespace, names, given, limit)
+    packer = _Packer(namespace, names, given, limit, safe)
     items = packer.items()
     # of all variables, if one item holds several
     sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}
@@ -75,9 +81,10 @@ class _Packer:
     """Collector of the requirements of names."""
 
     def __init__(
-        self, namespace: Mapping[str, object], names: Sequence[str], given: AbstractSet[str], limit: int
+        self, namespace: Mapping[str, object], names: Sequence[str], given: AbstractSet[str], limit: int, safe: bool
     ) -> None:
         self._namespace, self._names, self._given, self._limit = namespace, names, given, limit
+        self._safe = safe
         self.larger: dict[str, int] = {}  # values that exceed the limit alone, with their known bytes
         self._imports: dict[str, PackedItem] = {}
         self._sources: dict[str, PackedItem] = {}
@@ -164,7 +171,7 @@ class _Packer:
         """Return a value as a pickle; None if it cannot be sent."""
         value = self._namespace[name]
         try:
-            return file_of.PackedValue({name: value}, self._defined, compared, self._limit)
+            return file_of.PackedValue({name: value}, self._defined, compared, self._limit, self._safe)
         except file_of.SizeLimitExceeded as error:
             self.larger[name] = error.size
             return None

@@ -33,8 +33,8 @@ class Answer:
         return {TYPE: json.dumps(self._told)}
 
 
-def take(names: list[str], namespace: Mapping[str, object], limit: int) -> Answer:
-    """Take a snapshot of variables. Return its size, or the variables that cannot be sent."""
+def take(names: list[str], namespace: Mapping[str, object], limit: int, safe: bool = False) -> Answer:
+    """Take a snapshot of variables, in a safe form if asked. Return its size, or the variables that cannot be sent."""
     drop()
     if sys.version_info < (3, 9):
         why = f"Variables can be sent from Python 3.9 or newer, and this is {platform.python_version()}."
@@ -42,7 +42,7 @@ def take(names: list[str], namespace: Mapping[str, object], limit: int) -> Answe
     from .packing import CannotTravel, TooLarge, packed
 
     try:
-        items = packed(names, namespace, limit)
+        items = packed(names, namespace, limit, safe=safe)
     except TooLarge as error:
         return Answer({"trouble": f"it is {error}"})
     except CannotTravel as error:

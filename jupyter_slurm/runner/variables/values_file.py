@@ -270,7 +270,7 @@ def read(file: Any) -> tuple[ValuesHeader, list[PackedItem]]:
         header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
     except (ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise Unreadable("the file of values is damaged, or was not written by jupyter_slurm") from error
-    if not _is_header(header):
+    if not is_header(header):
         raise Unreadable("the file of values is damaged, or was not written by jupyter_slurm")
     found = []
     for item in header["items"]:
@@ -287,7 +287,8 @@ def read(file: Any) -> tuple[ValuesHeader, list[PackedItem]]:
     return header, found
 
 
-def _is_header(header: Any) -> bool:
+def is_header(header: Any) -> bool:
+    """Return whether this is the header of a file of values."""
     if not (isinstance(header, dict) and isinstance(header.get("python"), str)):
         return False
     items = header.get("items")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,9 @@ from traitlets.config import Config
 
 from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
-from jupyter_slurm.config import load_settings
+from jupyter_slurm.client.sessions.launch import named_in
+from jupyter_slurm.client.trust import is_trusted
+from jupyter_slurm.config import Settings, load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
 from jupyter_slurm.server.notebook_moves.move import MoveTarget, NotebookMove
 from jupyter_slurm.server.problem_handler import ProblemHandler
@@ -91,18 +94,31 @@ class NotebookMoves:
         now = specs.get(session["kernel"]["name"], {})
         chosen = _followed(session["kernel"]["name"], now) if kernel is None else _find_kernelspec(kernel, specs)
         _check(names, now, specs[chosen])
-        limit = (await asyncio.to_thread(load_settings, self._config)).values_limit
+        settings = await asyncio.to_thread(load_settings, self._config)
+        untrusted = await asyncio.to_thread(self._untrusted, session["kernel"]["id"], now, specs[chosen], settings)
         if any(one.session == session["id"] and not one.is_over for one in self._moves.values()):
             raise JobError(
                 f"{notebook} is already moving to another kernel.",
                 hint="Cancel that move first: `%slurm kernel cancel`.",
             )
         shown = str(specs[chosen].get("display_name") or chosen)
-        move = NotebookMove(self._sessions, self._kernels, session, MoveTarget(chosen, shown, names, limit))
+        target = MoveTarget(chosen, shown, names, settings.values_limit, untrusted if names else "")
+        move = NotebookMove(self._sessions, self._kernels, session, target)
         self._moves[move.id] = move
         for old in [one.id for one in self._moves.values() if one.is_over][:-_MAX_FINISHED_MOVES]:
             del self._moves[old]
         return move
+
+    def _untrusted(self, kernel: str, spec: Kernelspec, chosen: Kernelspec, settings: Settings) -> str:
+        """Return the cluster of a kernel if code from it must not run in the chosen kernel."""
+        manager = self._kernels.get_kernel(kernel) if kernel in self._kernels else None
+        # The kernel can be older than its kernelspec, which may name another cluster now.
+        place = getattr(getattr(manager, "provisioner", None), "slurm_place", None)
+        if place is None and not _is_own_kernel(spec):
+            return ""
+        source = str(place["cluster"]) if place else _cluster_of(spec, settings)
+        is_same = _is_own_kernel(chosen) and source == _cluster_of(chosen, settings)
+        return "" if is_same or is_trusted(source, settings) else source
 
     def find(self, key: str) -> NotebookMove:
         """Return a move; JobNotFound."""
@@ -167,6 +183,12 @@ def _check(names: Sequence[str], *specs: Kernelspec) -> None:
 def _is_own_kernel(spec: Kernelspec) -> bool:
     provisioner = (spec.get("metadata") or {}).get("kernel_provisioner") or {}
     return bool(provisioner.get("provisioner_name") == PROVISIONER)
+
+
+def _cluster_of(spec: Kernelspec, settings: Settings) -> str:
+    """Return the cluster of a remote kernel."""
+    words = spec["argv"][spec["argv"].index("{connection_file}") + 1 :]
+    return named_in(shlex.join(words))[0] or settings.cluster or "local"
 
 
 def _is_python(spec: Kernelspec) -> bool:

@@ -49,12 +49,15 @@ class MoveTarget:
         Variables to transfer.
     limit : int
         Maximum bytes of the variables.
+    untrusted : str
+        Cluster of the present kernel, if code from it must not run in the new kernel.
     """
 
     kernel: str
     shown: str
     names: Sequence[str]
     limit: int
+    untrusted: str = ""
 
 
 class NotebookMove:
@@ -80,7 +83,7 @@ class NotebookMove:
         self._sessions, self._kernels = sessions, kernels
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
         self._kernel, self._display_name = target.kernel, target.shown
-        self._names, self._limit = list(target.names), target.limit
+        self._names, self._limit, self._untrusted = list(target.names), target.limit, target.untrusted
         self._state, self._text = "waiting", f"Requesting {target.shown} …"
         self._is_cancellable = True
         self._snapshots: list[IO[bytes]] = []
@@ -210,7 +213,9 @@ class NotebookMove:
             self._notify_cells("waiting", sentences(busy, f"Waiting for the running cell, then sending {names}"))
 
         with self._visiting(self._old) as visitor:
-            self._snapshots.append(await visitor.copy_snapshot(self._names, self._limit, waits=waits))
+            self._snapshots.append(
+                await visitor.copy_snapshot(self._names, self._limit, untrusted=self._untrusted, waits=waits)
+            )
         return self._snapshots[-1]
 
     async def _copy_first(self) -> IO[bytes]:

@@ -1,4 +1,7 @@
-"""Transfer of variables between two kernels of this server, which never unpickles them."""
+"""Transfer of variables between two kernels of this server, which never unpickles them.
+
+Variables of a cluster without the user's trust have to be in the safe form, in which no part can run code.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from jupyter_slurm.client.trust import HOW_TO_TRUST
+from jupyter_slurm.runner.variables import values_file as file_of
 from jupyter_slurm.runner.variables.transit import TYPE
 
 if TYPE_CHECKING:
@@ -108,7 +113,7 @@ class VariableTransfer:
         await self._evaluated({}, waits)
 
     async def copy_snapshot(
-        self, names: Sequence[str], limit: int, *, waits: Callable[[], None] = lambda: None
+        self, names: Sequence[str], limit: int, *, untrusted: str = "", waits: Callable[[], None] = lambda: None
     ) -> IO[bytes]:
         """Return a snapshot of variables.
 
@@ -118,6 +123,8 @@ class VariableTransfer:
             Variables to transfer.
         limit : int
             Maximum bytes.
+        untrusted : str
+            Cluster of the kernel, if code from it must not run in the other kernel.
         waits : callable
             Called while the kernel is busy.
 
@@ -128,7 +135,7 @@ class VariableTransfer:
         KernelGone
             The kernel has ended, or was restarted.
         """
-        told = await self._call(f"take({list(names)!r}, globals(), {limit})", waits)
+        told = await self._call(f"take({list(names)!r}, globals(), {limit}, {bool(untrusted)})", waits)
         if "trouble" in told:
             raise CannotTravel(str(told["trouble"]))
         size = int(told["size"])
@@ -144,6 +151,8 @@ class VariableTransfer:
                     raise KernelGone("The kernel no longer has the variables.")
                 snapshot.write(data)
             await self._call("drop()", waits)
+            if untrusted:
+                _check_without_code(snapshot, names, untrusted)
             opened.pop_all()  # the receiver releases it
         return snapshot
 
@@ -214,6 +223,35 @@ class VariableTransfer:
                 message = await self._client.get_iopub_msg(timeout=_CHECK_INTERVAL_S)
                 if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request():
                     notify(str(message["content"]["text"]))
+
+
+def _check_without_code(snapshot: IO[bytes], names: Sequence[str], cluster: str) -> None:
+    """Raise CannotTravel if a snapshot has more than the safe forms of these variables: a node can send anything."""
+    snapshot.seek(0)
+    damaged = CannotTravel(f"The kernel on {cluster} sent data that are not variables in the expected form.")
+    start = snapshot.read(len(file_of.MAGIC) + 8)
+    size = int.from_bytes(start[len(file_of.MAGIC) :])
+    if not start.startswith(file_of.MAGIC) or size > _HEADER_BYTES:
+        raise damaged
+    try:
+        header = json.loads(snapshot.read(size))
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if not file_of.is_header(header):
+        raise damaged
+    code: list[str] = []
+    for item in header["items"]:
+        found = [item["source"]] if item["kind"] == "import" else file_of.names_of(item)
+        if item["kind"] not in ("import", "source") and not set(found) <= set(names):
+            raise damaged
+        if not file_of.is_safe(item):
+            code += found
+    if code:
+        raise CannotTravel(
+            f"{', '.join(dict.fromkeys(code))} could run code in the other kernel, and the cluster {cluster} is not "
+            "trusted. Numbers, texts, lists, dicts, arrays and tables need no trust, if they share no objects. "
+            f"{HOW_TO_TRUST}"
+        )
 
 
 def _expressions(call: str) -> dict[str, str]:
