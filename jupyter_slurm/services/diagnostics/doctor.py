@@ -255,7 +255,7 @@ class ClusterCheck:
 
     async def _partitions(self, client: SlurmClient, accounts: set[str] | None) -> None:
         groups = set(decode_output((await self._transport.run(["id", "-Gn"])).stdout).split())
-        partitions = parse_partitions(await client.query(partitions_argv()))
+        partitions = await client.read(partitions_argv(), parse_partitions)
         mine = [each for each in partitions if _may_use(each, accounts, groups)]
         if not mine:
             todo = "Ask the site which partition is for you."

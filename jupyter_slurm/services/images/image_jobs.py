@@ -15,8 +15,9 @@ from jupyter_slurm.domain.staging_rules import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 

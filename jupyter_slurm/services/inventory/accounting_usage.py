@@ -145,13 +145,14 @@ class UsageReports:
         accounts = tuple(await self._accounts(account)) if account else ()
         users = [] if account else [self._user]
         argv = accounting_usage.accounted_argv(start, end or int(now), mark, users, accounts)
-        jobs = accounting_usage.parse_accounted(await self._client.query(argv), mark)
+        jobs = await self._client.read(argv, lambda raw: accounting_usage.parse_accounted(raw, mark))
         return _Report(now, self._monotonic() + _CACHE_AGE_S, accounts, jobs)
 
     async def _accounts(self, account: str) -> list[str]:
         """Return an account and those below it, as far as the site shows them."""
         name = cluster_name(await self._client.cached_configuration(), "")
-        above = associations.parse_accounts(await self._client.query(associations.accounts_argv(name))) if name else {}
+        argv = associations.accounts_argv(name)
+        above = await self._client.read(argv, associations.parse_accounts) if name else {}
         if above and account.lower() not in above:
             raise UsageError(
                 f"There is no account {printable(account)!r} on this cluster.",

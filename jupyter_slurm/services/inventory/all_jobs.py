@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -75,8 +74,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
     async def _query_slurm(self, started_at: float) -> _AllJobsAnswer:
         await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
         mark = secrets.token_hex(_MARK_BYTES)
-        answer = await self._client.query(all_jobs_argv(mark))
-        rows = await asyncio.to_thread(_read, answer, mark, self._user)  # 50,000 rows take a second
+        rows = await self._client.read(all_jobs_argv(mark), lambda raw: _read(raw, mark, self._user))
         return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
 
 

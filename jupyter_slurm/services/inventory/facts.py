@@ -163,10 +163,10 @@ class ClusterFacts:
             self._query_task = None
 
     async def _controller_facts(self) -> Facts:
-        ask, mark, taken = self._client.query, secrets.token_hex(8), self._clock()
-        partitions = parse_partitions(await ask(partitions_argv()))
-        nodes = parse_nodes(await ask(nodes_argv(mark)), mark)
-        reservations = associations.parse_reservations(await ask(associations.reservations_argv()))
+        ask, mark, taken = self._client.read, secrets.token_hex(8), self._clock()
+        partitions = await ask(partitions_argv(), parse_partitions)
+        nodes = await ask(nodes_argv(mark), lambda raw: parse_nodes(raw, mark))
+        reservations = await ask(associations.reservations_argv(), associations.parse_reservations)
         config = await self._client.configuration()
         is_grouped = any(one.fields.get("AllowGroups", _ANY_NAME) != _ANY_NAME for one in partitions)
         groups = await self._groups() if is_grouped else frozenset[str]()
@@ -190,13 +190,15 @@ class ClusterFacts:
         """Query slurmdbd; without an answer, the former facts remain."""
         if "slurmdbd" not in facts.config.get("AccountingStorageType", ""):
             return facts
-        ask, name = self._client.query, facts.config.get("ClusterName", "")
+        ask, name = self._client.read, facts.config.get("ClusterName", "")
         try:
-            mine = associations.parse_associations(await ask(associations.associations_argv(self._user)), name)
-            qos = associations.parse_qos(await ask(associations.qos_argv()))
-            clusters = associations.parse_clusters(await ask(associations.clusters_argv()))
+            mine = await ask(
+                associations.associations_argv(self._user), lambda raw: associations.parse_associations(raw, name)
+            )
+            qos = await ask(associations.qos_argv(), associations.parse_qos)
+            clusters = await ask(associations.clusters_argv(), associations.parse_clusters)
             is_listed = any(one.allow_accounts or one.fields.get("DenyAccounts") for one in facts.partitions)
-            accounts = associations.parse_accounts(await ask(associations.accounts_argv(name))) if is_listed else None
+            accounts = await ask(associations.accounts_argv(name), associations.parse_accounts) if is_listed else None
         except SlurmError as error:
             log.info("accounting did not say what can be used: %s", error.message)
             return facts

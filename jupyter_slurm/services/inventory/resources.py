@@ -79,8 +79,8 @@ class ResourceInventory(SharedQuery[Resources]):
 
     async def _query_slurm(self, started_at: float) -> Resources:
         mark = secrets.token_hex(8)
-        answer = await self._client.query(nodes_argv(mark, has_load=True))
-        nodes = tuple(parse_nodes(answer, mark, has_load=True))
+        argv = nodes_argv(mark, has_load=True)
+        nodes = tuple(await self._client.read(argv, lambda raw: parse_nodes(raw, mark, has_load=True)))
         if self._answer is None and (facts := await self._facts.get(_PARTITIONS_TIMEOUT_S)):
             self._answer = Resources(
                 started_at, nodes, _visible_partitions(facts), None
@@ -94,10 +94,13 @@ class ResourceInventory(SharedQuery[Resources]):
             if facts is not None and "limits" in facts.setting_words("AccountingStorageEnforce"):
                 usable = {name for one in facts.associations or () for name in one.qos}
                 name = facts.config.get("ClusterName", "")
-                answer = await self._client.query(limits.limits_argv(self._user))
-                return limits.parse_limits(answer, self._user, name, facts.qos or (), usable)
+                qos = facts.qos or ()
+                return await self._client.read(
+                    limits.limits_argv(self._user),
+                    lambda raw: limits.parse_limits(raw, self._user, name, qos, usable),
+                )
             mark = secrets.token_hex(8)
-            return Limits((), limits.parse_use(await self._client.query(limits.use_argv(mark)), mark))
+            return Limits((), await self._client.read(limits.use_argv(mark), lambda raw: limits.parse_use(raw, mark)))
         except SlurmError as error:
             log.info("the limits of %s are not known: %s", self._user, error.message)
             return None

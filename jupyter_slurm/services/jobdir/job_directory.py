@@ -66,7 +66,8 @@ import fastjsonschema
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]

@@ -6,7 +6,8 @@ import math
 from typing import Any, NoReturn
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["parse_untrusted", "read_untrusted", "read_whole"]

@@ -6,18 +6,16 @@ document is parsed by the same module's parser in Python, in a thread, which let
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]  # they are documented in the module only
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
-from typing import Any, TypeVar
+from typing import Any
 
-__all__ = ["call_off_loop", "parse_json"]
+from jupyter_slurm.services.large_answers import MAX_BYTES_AT_ONCE
 
-_T = TypeVar("_T")
+__all__ = ["parse_json"]
 
-_MAX_BYTES_AT_ONCE = 128 << 10  # bytes that the parser in C handles within milliseconds
 _MAX_CONTAINERS = 1_000_000  # lists and objects of a document; the garbage collector examines each of them
 
 
@@ -41,7 +39,7 @@ class _Decoder(json.JSONDecoder):
 
 
 def parse_json(raw: bytes, *, errors: str = "strict", **hooks: Any) -> Any:
-    """Parse a document; a large one must be parsed in a thread, see :func:`call_off_loop`.
+    """Parse a document; a large one must be parsed in a thread (``large_answers.call_off_loop``).
 
     Parameters
     ----------
@@ -59,13 +57,8 @@ def parse_json(raw: bytes, *, errors: str = "strict", **hooks: Any) -> Any:
     """
     text = raw.decode("utf-8", errors)
     try:
-        if len(raw) <= _MAX_BYTES_AT_ONCE:
+        if len(raw) <= MAX_BYTES_AT_ONCE:
             return json.loads(text, **hooks)
         return _Decoder(**hooks).decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-async def call_off_loop(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Return ``parse(raw)``, called in a thread if the document is large."""
-    return parse(raw) if len(raw) <= _MAX_BYTES_AT_ONCE else await asyncio.to_thread(parse, raw)

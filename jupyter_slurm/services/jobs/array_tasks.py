@@ -26,8 +26,9 @@ from jupyter_slurm.runner.cell.sweep_parameters import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, untrusted_file

@@ -33,6 +33,7 @@ from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.large_answers import in_slices
 from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
@@ -247,7 +248,7 @@ class Tracker:
         for record in records:
             groups[record.id.job].append(record)
         owners, changed = await self._owners(groups), False
-        for number, entry in owners.items():
+        async for number, entry in in_slices(owners.items()):
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])
             differs |= entry.update_from_slurm(groups[number], self.clock())
@@ -273,9 +274,11 @@ class Tracker:
                 entry = known.get(record.id.job)
                 if entry is not None and entry.folder is not None and entry.is_described_by([record]):
                     doubtful.discard(record.id.job)
-        for number, group in groups.items():
-            if number not in known or number in doubtful:
-                known[number] = self._by_number[number] = TrackedJob(self.name, id=JobId(number), state=group[0].state)
+        async for number, group in in_slices(groups.items()):  # meanwhile one of them may be submitted here
+            own = self._by_number.get(number) or known.get(number)
+            if own is None or (number in doubtful and own is known[number]):
+                own = self._by_number[number] = TrackedJob(self.name, id=JobId(number), state=group[0].state)
+            known[number] = own
         return known
 
     async def _after_change(self, entry: TrackedJob, *, was_finished: bool) -> None:

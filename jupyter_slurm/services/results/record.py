@@ -11,8 +11,9 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 

@@ -68,7 +68,8 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
     if entry.is_finished:
         since = int((entry.submit_time or 0.0) - _CLOCK_MARGIN_S)
         try:
-            found = job_usage.parse_usage(await client.query(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
+            argv = job_usage.sacct_usage_argv(entry.id, since, mark)
+            found = await client.read(argv, lambda raw: job_usage.parse_usage(raw, mark))
             if found is not None and found.elapsed is not None:
                 return "sacct", found
             notes.append("Accounting does not know the job yet. Try again in a minute.")
@@ -86,7 +87,7 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
         return None, Usage()
     raw = entry.latest.raw_id if entry.latest else None
     try:
-        found = job_usage.parse_usage(await client.query(job_usage.sstat_usage_argv(raw or entry.id.job)))
+        found = await client.read(job_usage.sstat_usage_argv(raw or entry.id.job), job_usage.parse_usage)
     except SlurmError as error:
         notes.append(f"The usage on its nodes could not be read (sstat): {error.message}")
         found = None
@@ -147,19 +148,15 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
     place = [f"--jobid={raw}", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap", "--mem=0"]
     argv = ["srun", *place, "--quiet"]
     try:
-        gpus = job_usage.parse_gpus(await client.query([*argv, *job_usage.GPU_QUERY])) if requested else []
+        gpus = await client.read([*argv, *job_usage.GPU_QUERY], job_usage.parse_gpus) if requested else []
         if not gpus:  # with whole nodes the job has all GPUs, and a step gets none without a request
-            given = job_usage.parse_allocated_gpus(
-                await client.query(["scontrol", "--details", "show", "job", str(raw)])
-            )
+            shown = ["scontrol", "--details", "show", "job", str(raw)]
+            given = await client.read(shown, job_usage.parse_allocated_gpus)
             if not (given or requested):
                 notes.append("Slurm counts no GPU for the job.")
                 return []
-            gpus = (
-                job_usage.parse_gpus(await client.query([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
-                if given
-                else []
-            )
+            whole = [*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]
+            gpus = await client.read(whole, job_usage.parse_gpus) if given else []
     except SlurmError as error:
         notes.append(f"The usage of its GPUs could not be read: {error.message}")
         return []

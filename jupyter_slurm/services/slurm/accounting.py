@@ -12,6 +12,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries import job_history
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, CommandTimeout, ControllerError, SlurmError
+from jupyter_slurm.services.large_answers import parse_answer
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
 __all__ = ["ACCOUNTING_COMMANDS", "Accounting", "has_no_accounting", "why_no_answer"]
@@ -83,7 +84,8 @@ class Accounting:
             As :meth:`query` does.
         """
         mark = secrets.token_hex(8)
-        return job_history.parse_sacct(await self.query(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
+        argv = job_history.sacct_argv(list(jobs), int(since), mark)
+        return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark))
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
         """Ask for the jobs of a script (its path): ID and time of submission, latest last.
@@ -95,7 +97,8 @@ class Accounting:
         """
         mark = secrets.token_hex(8)
         argv = job_history.submissions_argv(self._location.user, int(since), mark)
-        return job_history.parse_submissions(await self.query(argv), mark, script)
+        answer = await self.query(argv)
+        return await parse_answer(argv, answer, lambda raw: job_history.parse_submissions(raw, mark, script))
 
     async def submit_times(self, script: str, job: int, since: float) -> set[int | None]:
         """Return the times at which a script was submitted as the job with this number; empty without an answer."""

@@ -7,8 +7,8 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.environment_variables import is_inside_job, question_environment, submission_environment
@@ -18,6 +18,7 @@ from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.queries import cluster, job_detail, queue
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
+from jupyter_slurm.services.large_answers import parse_answer
 from jupyter_slurm.services.slurm.accounting import ACCOUNTING_COMMANDS, Accounting
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
@@ -34,6 +35,8 @@ __all__ = [
     "job_memory",
     "printable",
 ]
+
+_T = TypeVar("_T")
 
 _MAX_ATTEMPTS = 3
 _CONTROLLER_RESTART_S = 2.0
@@ -112,6 +115,20 @@ class SlurmClient:
         is_accounting = argv[0] in ACCOUNTING_COMMANDS
         return await (self.accounting.query(argv) if is_accounting else self._ask(argv, self._timeout))
 
+    async def read(self, argv: Sequence[str], parse: Callable[[bytes], _T]) -> _T:
+        """Return the parsed answer to a query; the event loop runs while a large one is parsed.
+
+        Raises
+        ------
+        ControllerError
+            The daemon does not answer, or with more than any Slurm has to say.
+        CommandError, ConfigError
+            As :meth:`query` does.
+        ParseError
+            The answer has another form.
+        """
+        return await parse_answer(argv, await self.query(argv), parse)
+
     async def _ask(self, argv: Sequence[str], timeout: float) -> bytes:
         await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
@@ -162,17 +179,17 @@ class SlurmClient:
     async def queue(self) -> list[JobRecord]:
         """Run the poller's query: all jobs of the user that Slurm remembers."""
         mark = secrets.token_hex(8)
-        return queue.parse_poll(await self.query(queue.poll_argv(mark)), mark)
+        return await self.read(queue.poll_argv(mark), lambda raw: queue.parse_poll(raw, mark))
 
     async def scripts(self) -> list[JobRecord]:
         """Query the script of each job of the user."""
         mark = secrets.token_hex(8)
-        return queue.parse_lookup(await self.query(queue.lookup_argv(mark)), mark)
+        return await self.read(queue.lookup_argv(mark), lambda raw: queue.parse_lookup(raw, mark))
 
     async def names(self) -> list[JobRecord]:
         """Query the name of each job of the user."""
         mark = secrets.token_hex(8)
-        return queue.parse_names(await self.query(queue.names_argv(mark)), mark)
+        return await self.read(queue.names_argv(mark), lambda raw: queue.parse_names(raw, mark))
 
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of the user by the path of its script, which is unique."""
@@ -201,7 +218,7 @@ class SlurmClient:
     async def _describe(self, job: JobId) -> list[JobRecord]:
         mark = secrets.token_hex(8)
         try:
-            return job_detail.parse_detail(await self.query(job_detail.detail_argv(job, mark)), mark)
+            return await self.read(job_detail.detail_argv(job, mark), lambda raw: job_detail.parse_detail(raw, mark))
         except ControllerError:
             raise
         except CommandError:
@@ -209,7 +226,7 @@ class SlurmClient:
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
-        found = self._cached_configuration = cluster.parse_config(await self.query(cluster.config_argv()))
+        found = self._cached_configuration = await self.read(cluster.config_argv(), cluster.parse_config)
         return found
 
     async def cached_configuration(self) -> dict[str, str]:
@@ -226,7 +243,7 @@ class SlurmClient:
     async def nodes(self) -> list[cluster.Node]:
         """Return the nodes."""
         mark = secrets.token_hex(8)
-        return cluster.parse_nodes(await self.query(cluster.nodes_argv(mark)), mark)
+        return await self.read(cluster.nodes_argv(mark), lambda raw: cluster.parse_nodes(raw, mark))
 
     async def version(self) -> tuple[int, int] | None:
         """Return the version of the commands, as (22, 5)."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.queries import tables
 from jupyter_slurm.errors import ParseError, UsageError
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, next_step, printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["pass_through"]
+
+_MAX_TABLE_BYTES: Final = 64 << 20  # bytes; more is shown as the command printed it
 
 
 async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, context: api.Context) -> api.CommandResult:
@@ -38,8 +41,9 @@ async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, con
     table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))
     framed = tables.tabular_argv(argv[0], argv[1:], mark) if table else None
     done = await client.passthrough(framed or argv, context, parsed=framed is not None)
+    is_table = framed is not None and done.exit_code == 0
     try:
-        parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
+        parsed = await call_off_loop(lambda raw: _read_table(argv[0], raw, mark), done.stdout) if is_table else None
     except ParseError:  # free text of a user broke the table: show the plain output
         return await pass_through(client, argv, table=False, context=context)
     return {
@@ -47,11 +51,13 @@ async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, con
         "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),
         "stderr": base64.b64encode(done.stderr).decode("ascii"),
         "hint": next_step(argv[0], decode_output(done.stderr)) if done.exit_code else "",
-        "table": {
-            "title": printable(parsed.title),
-            "columns": parsed.columns,
-            "rows": [[printable(cell) for cell in row] for row in parsed.rows],
-        }
-        if parsed
-        else None,
+        "table": parsed,
     }
+
+
+def _read_table(command: str, raw: bytes, mark: str) -> api.CommandResultTable:
+    if len(raw) > _MAX_TABLE_BYTES:
+        raise ParseError(f"The table has {len(raw)} bytes.")
+    table = tables.parse_table(command, raw, mark)
+    rows = [[printable(cell) for cell in row] for row in table.rows]
+    return {"title": printable(table.title), "columns": table.columns, "rows": rows}

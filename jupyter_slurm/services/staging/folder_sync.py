@@ -14,7 +14,8 @@ from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultC
 from jupyter_slurm.domain.untrusted_files import NEVER_COPIED, is_never_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
-from jupyter_slurm.services.jobdir.untrusted_json import call_off_loop, parse_json
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
