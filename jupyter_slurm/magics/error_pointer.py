@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from jupyter_slurm.domain.magic_line.parser import MagicLine
-from jupyter_slurm.domain.options.option_parser import Option
+from jupyter_slurm.domain.options.option_parser import Option, OptionTable
+from jupyter_slurm.domain.scripts.header_words import header_words
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.errors import SlurmError
 
 __all__ = ["add_blame", "blamed", "pointing_at", "underline"]
@@ -42,6 +44,9 @@ _REFUSED_OPTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("signal", ("signal",)),
     ("wckey", ("wckey",)),
 )
+
+_HEADER = re.compile(r"#SBATCH|#SLURM")
+_DIRECTIVE = re.compile(r"Invalid directive found in batch script: (.+)")
 
 
 def underline(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -78,23 +83,26 @@ def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell
     said = str(error.details.get("stderr") or error.message)
     if re.search(r"\bS(?:BATCH|LURM)_[A-Z_]+=", error.hint or ""):
         return  # an environment variable is the cause, not the line
-    if options := blamed(said, parsed.parsed.options):
-        spans = [(s + len(prefix), e + len(prefix)) for option in options for s, e in _spans(option, parsed)]
-        if spans:
-            _add(error, underline(prefix + line, spans))
-            return
+    is_directive = _DIRECTIVE.search(said) is not None  # a word of a header line, which no option of the line explains
+    options = [] if is_directive else blamed(said, parsed.parsed.options)
+    spans = [(s + len(prefix), e + len(prefix)) for option in options for s, e in _spans(option, parsed)]
+    if spans:
+        _add(error, underline(prefix + line, spans))
+    if spans and not _named(said):
+        return  # a refusal of slurmctld concerns the value that counts, which is that of the line
     word = str(error.details.get("option") or "")  # as typed, for a word that is not an option of sbatch
+    place = "script" if prefix.startswith("%sbatch") else "cell"
     for number, text in enumerate(cell.split("\n"), 1):
-        if text.startswith("#SBATCH") and (found := _in_header(said, text) or _word_in(text, word)):
-            _add(error, f"line {number} of the cell:\n" + underline(text, [found]))
-            return
+        if found := _in_header(said, text, word):
+            _add(error, f"line {number} of the {place}:\n" + underline(text, found))
+            if not _named(said):
+                return
 
 
 def blamed(message: str, options: Sequence[Option]) -> list[Option]:
     """Return the options that a message concerns: the named ones, else those whose value or subject it names."""
     low = message.lower()
-    named = set(re.findall(r"--([a-z][a-z-]+)", low))
-    if found := [option for option in options if option.name in named]:
+    if found := [option for option in options if option.name in _named(message)]:
         return found
     quoted = {text.strip("\"'.,:") for text in re.findall(r"\S+", message)}
     if found := [option for option in options if option.value and option.value in quoted]:
@@ -117,21 +125,38 @@ def _spans(option: Option, parsed: MagicLine) -> list[tuple[int, int]]:
     return []
 
 
-def _in_header(message: str, text: str) -> tuple[int, int] | None:
-    low = message.lower()
-    for pattern, names in _REFUSED_OPTIONS:
-        if re.search(pattern, low):
-            for name in names:
-                letter = {"partition": "p", "account": "A", "qos": "q", "time": "t", "constraint": "C", "nodes": "N"}
-                short = rf"|\s-{letter[name]}" if name in letter else ""
-                if match := re.search(rf"(?:--{name}(?![a-z-]){short}).*", text):
-                    return match.start() + (text[match.start()] == " "), len(text.rstrip())
-    return None
+def _named(message: str) -> set[str]:
+    """Return the options that a message names."""
+    return set(re.findall(r"--([a-z][a-z-]+)", message.lower()))
 
 
-def _word_in(text: str, word: str) -> tuple[int, int] | None:
-    match = re.search(rf"(?<!\S){re.escape(word)}(?!\S)", text) if word.startswith("-") else None
-    return match.span() if match else None
+def _in_header(message: str, text: str, word: str) -> list[tuple[int, int]]:
+    """Return the positions of the faulty parts in a line of a script."""
+    if text.startswith(("#PBS", "#BSUB")):
+        meant = [Option(name, value, (), 0) for name, value in other_options(text).items()]
+        return [(0, len(text.rstrip()))] if blamed(message, meant) else []
+    if not (mark := _HEADER.match(text)):
+        return []
+    directive = _DIRECTIVE.search(message)
+    if directive or word.startswith("-"):
+        found = re.search(rf"(?<![^\s]){re.escape(directive[1] if directive else word)}(?!\S)", text[mark.end() :])
+        return [(found.start() + mark.end(), found.end() + mark.end())] if found else []
+    try:
+        options = OptionTable.for_command("sbatch").split(list(header_words(text[mark.end() :], 0))).options
+    except SlurmError:
+        return []  # an option of a plugin
+    return [_span(option, options, text, mark.end()) for option in blamed(message, options)]
+
+
+def _span(option: Option, options: Sequence[Option], text: str, start: int) -> tuple[int, int]:
+    """Return the position of an option in a header line, up to the next option: quotes are not among its words."""
+    starts = []
+    for one in options:
+        start = max(text.find(one.tokens[0].partition("=")[0], start), start) if one.tokens else start
+        starts.append(start)
+    at = options.index(option)
+    end = next((later for later in starts[at + 1 :] if later > starts[at]), len(text))
+    return starts[at], len(text[:end].rstrip())
 
 
 def _add(error: SlurmError, block: str) -> None:

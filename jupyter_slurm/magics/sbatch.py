@@ -22,7 +22,7 @@ from jupyter_slurm.client.submission.submit import Preview, Submission, preview,
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
-from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, dropped_texts
+from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, header_warnings
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
@@ -301,7 +301,7 @@ def _check_header(text: str, kind: str, table: OptionTable) -> None:
         where = ", ".join(map(str, lines))
         first = "first command" if kind == "script" else "first statement"
         sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
-    sys.stderr.writelines(f"Warning: {dropped}\n" for dropped in dropped_texts(text))
+    sys.stderr.writelines(f"Warning: {warning}\n" for warning in header_warnings(text))
 
 
 def _find(name: str) -> str:

@@ -80,3 +80,39 @@ def test_blanks_beside_an_equals_sign_are_named(kernel: Any, line: str, header: 
     assert refused.status == "error"
     assert said in refused.traceback
     assert meant in refused.traceback
+
+
+@pytest.mark.here_only("it is about the text of a script")
+@pytest.mark.parametrize(
+    ("header", "marked", "hint"),
+    [
+        ("#SBATCH -n1 -t 2h", "-t 2h", "hours:minutes:seconds"),
+        ("#SBATCH --comment='a b' --mem=16gigs", "--mem=16gigs", "16G"),
+        ("#SBATCH -c abc --comment='a b'", "-c abc", "a whole number for --cpus-per-task"),
+        ("#SBATCH --mail-type=SOMETIMES", "--mail-type=SOMETIMES", "Valid values of --mail-type: ALL"),
+        ("#SBATCH --begin=yesterdayy", "--begin=yesterdayy", "now+2hours"),
+        ("#SBATCH --propagate=FOO", "--propagate=FOO", "NOFILE"),
+        ("#SBATCH devwork -n1", "devwork", "Begin comments with #"),
+        ("#SBATCH --comment=devwork \u2013time=5", "\u2013time=5", "Write --time=5"),
+        ("#PBS -l walltime=abc", "#PBS -l walltime=abc", "hours:minutes:seconds"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_line_and_its_form(kernel: Any, header: str, marked: str, hint: str) -> None:
+    refused = kernel.run(f"%%sbatch -H -N1\n#!/bin/sh\n# a comment\n{header}\ntrue")
+    assert refused.error == "SubmitRefused", refused.traceback
+    *_, where, shown, marks, said = refused.traceback.rstrip().splitlines()
+    assert where == "line 3 of the cell:"
+    assert shown[marks.index("^") : marks.rindex("^") + 1] == marked
+    assert hint in said
+
+
+@pytest.mark.here_only("it is about the text of a script")
+def test_lines_that_only_look_like_options_are_named(kernel: Any) -> None:
+    lines = ["# SBATCH --comment=a", "  #SBATCH --comment=b", "#sbatch --comment=c", "##SBATCH --comment=d"]
+    script = "\n".join(["#!/bin/sh", *lines, "#SBATCH --comment=\u201ckept\u201d", "# SBATCH is a word", _SHOW])
+    ran = kernel.ok(f"%%sbatch as=j wait\n{script}")
+    assert "Comment=\u201ckept\u201d\n" in kernel.value("j.stdout")  # as sbatch reads the lines
+    assert "Slurm ignores line 2, 3, 4." in ran.stderr
+    assert "Line 6 has \u201c (U+201C), which is not a quote" in ran.stderr
+    ran = kernel.run("%%sbatch -H\n#!/bin/sh\n#SBATCH -n1\u00a0-t5\ntrue")
+    assert "Line 2 has no-break space (U+00A0), which is not a blank" in ran.stderr

@@ -9,7 +9,7 @@ import ast
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from jupyter_slurm.domain.scripts.header_words import BLANKS, header_words
@@ -19,6 +19,7 @@ from jupyter_slurm.errors import CellError
 __all__ = [
     "MAX_SCRIPT_BYTES",
     "classify",
+    "head_lines",
     "header_lines",
     "header_lines_by_number",
     "header_options",
@@ -152,13 +153,17 @@ def ignored_headers(text: str) -> list[int]:
 
 def header_lines_by_number(text: str) -> list[tuple[int, str]]:
     """Return the ``#SBATCH`` lines that count: their number, and the text after the mark."""
-    found = []
+    return [
+        (number, line[mark.end() :].rstrip("\r")) for number, line in head_lines(text) if (mark := _HEADER.match(line))
+    ]
+
+
+def head_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the blank lines and comments before the first command, each with its number."""
     for number, line in enumerate(text.split("\n"), 1):
-        if mark := _HEADER.match(line):
-            found.append((number, line[mark.end() :].rstrip("\r")))
-        elif line.strip(BLANKS) and not line.lstrip(BLANKS).startswith("#"):
-            break
-    return found
+        if line.strip(BLANKS) and not line.lstrip(BLANKS).startswith("#"):
+            return
+        yield number, line
 
 
 def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", otherwise: str = "") -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jupyter_slurm.domain.advice.value_forms import value_form
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.states import JobState
@@ -78,6 +79,8 @@ _HINTS = (
     ("reservation", "`%scontrol show reservation` lists the reservations."),
     ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
     ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+    ("node name", "`%sinfo -N` lists the nodes."),
+    ("license", "`%scontrol show licenses` lists the licenses."),
     (
         "array specification",
         "Write a list of tasks like --array=0-99,120%5. A job with components (`:`, hetjob) cannot be an array. If "
@@ -265,7 +268,8 @@ def _hint(message: str, argv: Sequence[str]) -> str:
     low = message.lower()
     if "parameter too long" in low:
         return _too_long(argv)
-    return next((hint for sign, hint in _HINTS if sign in low), "`%%sbatch?` shows the options and examples.")
+    general = next((hint for sign, hint in _HINTS if sign in low), "`%%sbatch?` shows the options and examples.")
+    return value_form(message) or general
 
 
 def _too_long(argv: Sequence[str]) -> str:
