@@ -56,6 +56,7 @@ _SET_BY_SLURM = frozenset(
         "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS",
         "I_MPI_PMI_FD",
         "MPS_PIPE_DIRECTORY",
+        "NEURON_RT_VISIBLE_CORES",
         "OMPI_MCA_plm_slurm_args",
         "PRTE_MCA_plm_slurm_args",
         "ROCR_VISIBLE_DEVICES",
@@ -78,6 +79,12 @@ _JOB_PREFIXES = (
     *("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMI2_", "PMIX_", "PMIXP_", "PALS_", "HYDI_", "MPI_LOCAL"),
     *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_MCA_orte_", "OMPI_MCA_ess", "MV2_COMM_WORLD_", "SPINDLE_"),
 )
+# Variables by which a process of torch.distributed (``env://``) and similar libraries is one of several ranks.
+_RANK_VARIABLES = frozenset(
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}
+    | {"GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"}
+)
+_LAUNCHER_PREFIXES = ("TORCHELASTIC_", "JUPYTER_SLURM_RAY_")
 # Folders that a prolog makes for one job, by the name of the variable; the job's number in the value shows that it did.
 _JOB_FOLDER = re.compile(
     r"(?:\w+_)?(?:TMP|TEMP|TMPDIR|TEMPDIR|TMP_DIR|\w*SCRATCH\w*|\w*SHM\w*|XDG_RUNTIME_DIR|JOBDIR|JOB_DIR)"
@@ -105,16 +112,18 @@ def is_inside_job(env: Mapping[str, str]) -> bool:
 def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the cell's environment that are sent to ``sbatch``.
 
-    Secrets of Jupyter are left out. Inside a job, variables that Slurm, its prolog or MPI set for that job are left
-    out; variables that the user set (``SBATCH_ACCOUNT``, ``SLURM_CONF``) are kept. The matplotlib back end that a
-    kernel sets for itself is left out, because a job has no kernel to show figures.
+    Secrets of Jupyter are left out. Inside a job, variables that Slurm, its prolog, MPI or a launcher of ranks set for
+    that job are left out; variables that the user set (``SBATCH_ACCOUNT``, ``SLURM_CONF``) are kept. The matplotlib
+    back end that a kernel sets for itself is left out, because a job has no kernel to show figures.
     """
     inside = is_inside_job(env)
+    is_rank = inside or any(name.startswith("TORCHELASTIC_") for name in env)
     return {
         name: value
         for name, value in env.items()
         if not is_secret(name)
         and name not in _JOB_VARIABLES
+        and not (is_rank and (name in _RANK_VARIABLES or name.startswith(_LAUNCHER_PREFIXES)))
         and name != "SBATCH_WAIT"  # sbatch would wait for the job's end; `wait` does that
         and not (inside and (_from_slurm(name) or _is_folder_of_job(name, value, env)))
         and not (name == "MPLBACKEND" and value.startswith("module://"))

@@ -189,6 +189,20 @@ def test_ranks_of_nodes_with_different_tasks() -> None:
     assert env["MASTER_ADDR"] == "10.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("n[9-10]", "n9"),
+        ("n[09-10],a1", "n09"),
+        ("b1,a[1-2]", "b1"),
+        ("r[1-2]n[3-4],x", "r1n3"),
+        ("gpu-a.site", "gpu-a.site"),
+    ],
+)
+def test_the_first_of_many_patterns(nodes: str, first: str) -> None:
+    assert launch.first_node({"SLURM_JOB_NODELIST": nodes, "SLURMD_NODENAME": "other"}) == first
+
+
 def test_a_port_that_is_taken_is_passed_over() -> None:
     first = launch.free_port(4242)
     with socket.socket() as taken:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
 
+_MARKS_OF_SRUN = ("SLURM_STEP_ID", "SLURM_STEPID")
+
 
 def redirect(folder: str) -> None:
     """Redirect the output of this process into the files of the job directory."""
@@ -39,6 +41,19 @@ def record_start(place: JobDirectory) -> None:
     with contextlib.suppress(OSError):
         place.put(os.path.join(place.folder, "started.json"), json.dumps(told))
     place.publish_event("started")
+
+
+def hide_srun(asked: StepRequest) -> None:
+    """Remove the variables by which MPI recognises a task of srun.
+
+    ``from mpi4py import MPI`` ends a process that has them if its MPI does not support this Slurm. Libraries such as
+    Lightning import it to look for ranks. Without them, one process is the only rank, as in a job without a step.
+    """
+    if any(word.startswith("--mpi") for word in asked["options"]) or "SLURM_MPI_TYPE" in os.environ:
+        return  # the user has chosen how MPI finds its ranks
+    for name in list(os.environ):
+        if name in _MARKS_OF_SRUN or name.startswith(("PMI_", "PMI2_", "PMIX_")):
+            del os.environ[name]
 
 
 def become(argv: list[str]) -> int:
@@ -70,6 +85,8 @@ def main() -> int:
         place.suffix = f".rank{rank}"  # separate figures and values for each rank
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
+    if kind in ("kernel", "process") or (kind == "python" and os.environ.get("SLURM_STEP_NUM_TASKS") == "1"):
+        hide_srun(asked)
     if kind == "kernel":
         return int(cell.load("kernel.keeper").serve(cell, place))
     if kind == "process":

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
+_FIRST_HOST = r"^(?:[^,\[]|\[[^\]]*\])+"  # of a list such as n[9-10],m1
 _FIRST_PORT, _PORTS = 12000, 20000  # below the ports that systems assign automatically
 _MAX_PORT_TRIES = 100
 _TERMINATED, _KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
@@ -52,15 +53,34 @@ def report(text: str) -> None:
 
 
 def first_node(env: Any) -> str | None:
-    """Return the name under which the other nodes reach this one, the first of the job; None without a name."""
-    names = [env.get("SLURMD_NODENAME"), socket.gethostname()]
-    for name in filter(None, names):
+    """Return the name under which the other nodes reach the node of rank 0; None without a name.
+
+    That is this node, the first of the job, unless ``--batch`` or a list of hosts (``--distribution=arbitrary``) says
+    otherwise.
+    """
+    here = env.get("SLURMD_NODENAME")
+    first = _listed_host(env) or next(iter(re.findall(_FIRST_HOST, env.get("SLURM_JOB_NODELIST") or "")), "")
+    first = re.sub(r"\[(\d+)[^\]]*\]", r"\1", first)
+    if first and here and first != here:
+        return first
+    for name in filter(None, [here, socket.gethostname()]):
         try:
             socket.getaddrinfo(name, None)
         except OSError:
             continue
         return str(name)
     return None
+
+
+def _listed_host(env: Any) -> str:
+    """Return the first host of the list that places the tasks, if there is one."""
+    if not (env.get("SLURM_DISTRIBUTION") or "").startswith("arbitrary"):
+        return ""
+    try:
+        with open(env["SLURM_HOSTFILE"], encoding="utf-8", errors="replace") as file:
+            return next((line.partition("*")[0].strip() for line in file if line.strip() and line[0] != "#"), "")
+    except (KeyError, OSError):
+        return ""
 
 
 def free_port(job: int) -> int:
@@ -88,6 +108,8 @@ def environment(launcher: str) -> dict[str, str]:
         env.pop(name, None)
     # Without a name, rank.py takes the address of the starting host from Slurm.
     env["MASTER_ADDR"] = first_node(env) or ("127.0.0.1" if env.get("SLURM_JOB_NUM_NODES") == "1" else "")
+    if "SLURM_JOB_NAME" in env:
+        env["JUPYTER_SLURM_JOB_NAME"] = env["SLURM_JOB_NAME"]  # srun replaces it by the name of the step
     env["MASTER_PORT"] = str(free_port(int(env.get("SLURM_JOB_ID") or 0)))
     return env
 

@@ -33,6 +33,8 @@ _DECISION_TIMEOUT_S = (
 
 def set_variables(env: Any) -> None:
     """Set variables of ``torch.distributed`` (``env://``) and others, if unset: torchrun sets them, srun does not."""
+    if name := env.pop("JUPYTER_SLURM_JOB_NAME", ""):
+        env["SLURM_JOB_NAME"] = name
     if "RANK" in env:
         return
     env["RANK"] = env.get("SLURM_PROCID", "0")

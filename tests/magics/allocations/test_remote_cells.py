@@ -236,3 +236,17 @@ def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     assert (
         held.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]") == "True True"
     )
+
+
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
+    """The MPI of Debian does not support its Slurm: in a task of srun, importing mpi4py aborts the process."""
+    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
+    ran = held.ok(
+        f"%%remote python={sys.executable}\nimport subprocess\n"
+        f"done = subprocess.run(['/usr/bin/python3', '-c', {program!r}], capture_output=True, text=True)\n"
+        "print(done.stdout, done.stderr)"
+    )
+    assert ran.stdout.split()[-1] == "1"
+    held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{program}")
+    assert held.value("step.stdout") == "1\n"

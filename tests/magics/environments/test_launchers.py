@@ -49,6 +49,22 @@ def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) ->
     assert "COMPLETED" in kernel.text(ran.display)
 
 
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_the_ranks_meet_on_the_node_of_rank_0_and_the_job_keeps_its_name(kernel: Any, tmp_path: Path) -> None:
+    """A list of hosts places the first task on another node than the first of the job."""
+    (tmp_path / "hosts").write_text("c4aiscw2\nc4aiscw1\n")
+    kernel.ok(f"import os; os.environ['SLURM_HOSTFILE'] = {str(tmp_path / 'hosts')!r}")
+    try:
+        kernel.ok(
+            f"%%sbatch -p devwork -N 2 -n 2 -m arbitrary --mem-per-cpu 100M -J mine launcher=srun wait as=placed {PLAIN}\n"
+            "import os; print(*map(os.environ.get, ('MASTER_ADDR', 'SLURMD_NODENAME', 'SLURM_JOB_NAME')))"
+        )
+    finally:
+        kernel.ok("del os.environ['SLURM_HOSTFILE']")
+    lines = sorted(kernel.value("placed.stdout").splitlines())
+    assert lines == ["[0] c4aiscw2 c4aiscw2 mine", "[1] c4aiscw2 c4aiscw1 mine"]
+
+
 def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
     ran = kernel.run(
         f"%%sbatch {GRID} launcher=srun wait as=bad {PLAIN}\n"
