@@ -60,6 +60,13 @@ class Settings(Configurable):
     retention_days = Float(
         30.0, min=0.0, help="Remove the directories of finished jobs after this many days. 0 keeps them."
     ).tag(config=True)
+    history_days = Float(
+        7.0,
+        min=0.0,
+        max=90.0,
+        help="List finished jobs of so many days, also those of a terminal. They are read from accounting, at most "
+        "once in five minutes. 0 lists only those that the controller remembers, and your submissions from Jupyter.",
+    ).tag(config=True)
     cluster = Unicode(
         help="Cluster to use by default, by the name of its site profile. If empty, the Slurm of this computer is used."
     ).tag(config=True)

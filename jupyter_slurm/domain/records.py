@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.states import JobState
 
-__all__ = ["JobRecord", "merge_detail", "representative", "state_rank"]
+__all__ = ["JobRecord", "is_refused", "merge_detail", "representative", "state_rank"]
+
+_REFUSAL_REASONS = frozenset({"BadConstraints", "None", ""})  # accounting has no reason of it
+_REFUSAL_EXITS = frozenset({(0, 1), (1, 0)})  # squeue and sacct read the same number differently
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class JobRecord:
         Of the batch script of a finished job (Slurm writes them ``exit:signal``).
     restarts : int, optional
         Number of requeues.
+    stdout, stderr : str, optional
+        Filename pattern of a batch job's file, relative to ``work_dir``; empty: it has none.
     depends : str
         Dependencies not yet satisfied.
     """
@@ -74,7 +79,20 @@ class JobRecord:
 def merge_detail(record: JobRecord, before: JobRecord) -> JobRecord:
     """Keep the fields that only a query for this one job has: the poller requests no free text."""
     kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
-    return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
+    missing = {name: value for name, value in kept.items() if getattr(record, name) is None}
+    return replace(record, user=record.user or before.user, **missing)
+
+
+def is_refused(record: JobRecord) -> bool:
+    """Return whether sbatch, salloc or srun refused a job: slurmctld and accounting keep such a job as a failed one.
+
+    An accepted job that fails has a node, or has waited before.
+    """
+    if record.state.name != "FAILED" or record.nodes or record.reason not in _REFUSAL_REASONS:
+        return False
+    if record.submit_time is None or record.end_time is None or record.end_time > record.submit_time + 1:
+        return False
+    return (record.exit_code, record.signal or 0) in _REFUSAL_EXITS
 
 
 def representative(records: list[JobRecord]) -> JobRecord | None:

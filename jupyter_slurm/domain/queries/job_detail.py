@@ -2,7 +2,7 @@
 
 ``scontrol show job`` is not used: its text has no quoting. A job name, a comment or (from 24.11 on) the submit line may
 contain lines that look like Slurm's own. ``squeue`` is queried for one ID, with every field framed by a random mark, so
-that nothing in the answer can be imitated. This module expands paths of output files, since squeue shows patterns.
+that nothing in the answer can be imitated.
 
 The query costs one REQUEST_JOB_INFO_SINGLE and one REQUEST_PARTITION_INFO.
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
-from jupyter_slurm.domain.queries.output_paths import default_pattern, expand_pattern, first_node
+from jupyter_slurm.domain.queries.output_paths import read_patterns
 from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import present
@@ -76,25 +76,5 @@ def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
                 tres=present(field["tres-alloc"]),
                 depends=present(field["dependency"]),
             )
-            stdout, stderr = _expanded(field["stdout"], record), _expanded(field["stderr"], record)
-            records.append(replace(record, stdout=stdout, stderr=stderr or stdout))
+            records.append(read_patterns(present(field["stdout"]), present(field["stderr"]), record))
     return records
-
-
-def _expanded(pattern: str, record: JobRecord) -> str | None:
-    """Return the path for squeue's pattern."""
-    if record.tasks is not None or not present(pattern):
-        return None
-    if record.id.task is not None and pattern == f"{record.work_dir}/slurm-{record.raw_id}.out":
-        # squeue 22.05 shows a wrong default file for a task.
-        pattern = default_pattern(array=True)
-    return expand_pattern(
-        pattern,
-        job=record.id if record.id.het is None else JobId(record.raw_id or record.id.job),
-        name=record.name or "",
-        user=record.user,
-        node=first_node(record.nodes),
-        work_dir=record.work_dir or "/",
-        raw_id=record.raw_id,
-        restarts=record.restarts or 0,
-    )

@@ -21,7 +21,15 @@ from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_ex
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["parse_sacct", "parse_submissions", "question_argv", "sacct_argv", "submissions_argv"]
+__all__ = [
+    "all_fields",
+    "parse_sacct",
+    "parse_submissions",
+    "question_argv",
+    "sacct_argv",
+    "submissions_argv",
+    "user_argv",
+]
 
 # Only names that sacct has in every version from 22.05 to 26.05: sacct does not start with an unknown name.
 _FIELDS: Final = (
@@ -47,12 +55,14 @@ _FIELDS: Final = (
     "Comment",
 )
 _LINE_FIELDS: Final = ("JobID", "Submit", "SubmitLine")
+_OUTPUT_FIELDS: Final = ("StdOut", "StdErr")
+_OUTPUT_VERSION: Final = (24, 5)
 
 # slurmdb refuses "uts" times before this (parse_time.c).
 _MIN_UTS_S: Final = 1_000_000
 
 
-def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
+def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str, fields: Sequence[str] = _FIELDS) -> list[str]:
     """Return the query for accounting records.
 
     Parameters
@@ -63,6 +73,8 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
         Seconds. IDs wrap, so give the time of submission, less a margin for differing clocks.
     mark : str
         Fresh random hexadecimal digits.
+    fields : sequence of str, optional
+        See :func:`all_fields`.
 
     Raises
     ------
@@ -72,7 +84,7 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
     if not jobs:
         raise ValueError("sacct is asked for no job")
     ids = ",".join(str(job.allocation) for job in jobs)
-    return [*question_argv(since_epoch, mark), f"--jobs={ids}", "--allocations", f"--format={','.join(_FIELDS)}"]
+    return [*question_argv(since_epoch, mark), f"--jobs={ids}", "--allocations", f"--format={','.join(fields)}"]
 
 
 def question_argv(since_epoch: int, mark: str) -> list[str]:
@@ -91,6 +103,17 @@ def submissions_argv(user: str, since_epoch: int, mark: str) -> list[str]:
     return [*question_argv(since_epoch, mark), f"--user={user}", "--allocations", "--duplicates", f"--format={fields}"]
 
 
+def all_fields(version: tuple[int, int] | None) -> Sequence[str]:
+    """Return the fields that sacct has in a version; None: only those of every version."""
+    return (*_FIELDS, *_OUTPUT_FIELDS) if version is not None and version >= _OUTPUT_VERSION else _FIELDS
+
+
+def user_argv(user: str, since_epoch: int, mark: str, fields: Sequence[str]) -> list[str]:
+    """Return the query for the jobs of a user that were not over at a time in seconds."""
+    argv = [*question_argv(since_epoch, mark), f"--user={user}", "--allocations"]
+    return [*argv, f"--format={','.join(fields)}"]
+
+
 def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId, int | None]]:
     """Parse the answer to :func:`submissions_argv`: ID and submit time of the jobs of one script, the latest last.
 
@@ -107,8 +130,8 @@ def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId
     return sorted(found, key=lambda job: job[1] or 0)
 
 
-def parse_sacct(output: bytes, mark: str) -> list[JobRecord]:
-    """Parse the answer to :func:`sacct_argv`.
+def parse_sacct(output: bytes, mark: str, fields: Sequence[str] = _FIELDS) -> list[JobRecord]:
+    """Parse the answer to :func:`sacct_argv` or :func:`user_argv`.
 
     A record without a readable ID is left out.
 
@@ -117,12 +140,8 @@ def parse_sacct(output: bytes, mark: str) -> list[JobRecord]:
     ParseError
         The answer is incomplete.
     """
-    records = []
-    for row in delimited_records(output, mark, len(_FIELDS)):
-        record = _record(dict(zip(_FIELDS, row, strict=True)))
-        if record is not None:
-            records.append(record)
-    return records
+    found = (_record(dict(zip(fields, row, strict=True))) for row in delimited_records(output, mark, len(fields)))
+    return [record for record in found if record is not None]
 
 
 def _record(field: dict[str, str]) -> JobRecord | None:
@@ -157,4 +176,6 @@ def _record(field: dict[str, str]) -> JobRecord | None:
         exit_code=exit_code,
         signal=signal,
         work_dir=field["WorkDir"] or None,
+        stdout=field.get("StdOut") or None,
+        stderr=field.get("StdErr") or field.get("StdOut") or None,
     )

@@ -7,17 +7,24 @@ compared with the files of a node on 22.05: ``tests/domain/queries/test_output_p
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.records import JobRecord
 
-__all__ = ["default_pattern", "expand_pattern", "first_node", "symbols"]
+__all__ = ["BY_TASK", "default_pattern", "expand_pattern", "first_node", "read_patterns", "record_path", "symbols"]
 
 # The value of %a in a job that is not an array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
 
 _MAX_FIELD_DIGITS: Final = 10
 _SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d*)(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
+
+BY_TASK: Final = frozenset("abJjN")
+"""Symbols that differ between the tasks of an array."""
+
+_TASK_NUMBERS: Final = frozenset("Jj")
 
 # The symbols that a batch script's file can have, and the versions that introduced the newer ones.
 _BATCH_SYMBOLS: Final = frozenset("AaJjnNstux")
@@ -109,3 +116,56 @@ def expand_pattern(
 
     path = _SYMBOL.sub(expand, pattern)
     return path if pattern.startswith("/") else f"{work_dir.rstrip('/')}/{path}"
+
+
+def read_patterns(stdout: str, stderr: str, record: JobRecord) -> JobRecord:
+    """Return a record with the patterns that squeue shows, both empty for a job without a batch script.
+
+    Parameters
+    ----------
+    stdout, stderr : str
+        As shown, empty if Slurm shows none.
+    record : JobRecord
+        The other fields of the same row.
+    """
+    if stdout == f"{record.work_dir}/slurm-{record.raw_id}.out":  # 22.05 shows its default so, also where it is wrong
+        default = default_pattern(array=record.id.task is not None or record.tasks is not None)
+        stderr = default if stderr == stdout else stderr
+        stdout = default if stderr else ""  # salloc and srun have no file
+    return replace(record, stdout=stdout, stderr=stderr or stdout)
+
+
+def record_path(pattern: str | None, record: JobRecord, job: JobId | None = None) -> str | None:
+    """Return the path for a pattern of a record; None if it depends on the task or on a node that is not known.
+
+    Parameters
+    ----------
+    pattern : str or None
+        None is unknown, and stands for Slurm's default in the working directory; empty: there is no file.
+    record : JobRecord
+        A job, or one of its tasks.
+    job : JobId, optional
+        The job or task, if the record is that of another task.
+    """
+    job = job or record.id
+    if record.id.het is not None:
+        job = JobId(record.raw_id or record.id.job)
+    is_array = record.tasks is not None or record.id.task is not None or job.task is not None
+    if pattern == "" or (pattern is None and record.work_dir is None):
+        return None
+    pattern = default_pattern(array=is_array) if pattern is None else pattern
+    used, is_own = symbols(pattern), job.task == record.id.task
+    if ("N" in used and not (is_own and first_node(record.nodes))) or (used & _TASK_NUMBERS and not is_own):
+        return None
+    if is_array and job.task is None and used & BY_TASK:
+        return None
+    return expand_pattern(
+        pattern,
+        job=job,
+        name=record.name or "",
+        user=record.user,
+        node=first_node(record.nodes),
+        work_dir=record.work_dir or "/",
+        raw_id=record.raw_id if is_own else None,
+        restarts=record.restarts or 0,
+    )

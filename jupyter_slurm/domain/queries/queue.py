@@ -17,6 +17,7 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
+from jupyter_slurm.domain.queries.output_paths import read_patterns
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.domain.states import JobState
@@ -104,8 +105,9 @@ POLL_FIELDS: Final = (
     "exit_code",
     "restartcnt",
 )
+_OUTPUT_FIELDS: Final = ("username", "workdir", "stdout", "stderr")
 _LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "command")
-_NAME_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name")
+_NAME_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name", *_OUTPUT_FIELDS)
 
 
 def poll_argv(mark: str) -> list[str]:
@@ -161,6 +163,8 @@ def queue_record(field: Mapping[str, str]) -> JobRecord | None:
         restarts=parse_count(field.get("restartcnt", "")),
         name=field.get("name"),
         command=present(field.get("command", "")) or None,
+        user=present(field.get("username", "")),
+        work_dir=present(field.get("workdir", "")) or None,
     )
 
 
@@ -189,22 +193,25 @@ def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
 
 
 def names_argv(mark: str) -> list[str]:
-    """Return the query for the names of jobs.
+    """Return the query for the names and output files of jobs.
 
-    Used only if a user lists jobs that jupyter_slurm did not submit, because a name is free text.
+    Used only for jobs that jupyter_slurm did not submit, because a name is free text.
     """
     return [*_QUESTION, f"--Format={long_format(_NAME_FIELDS, mark)}"]
 
 
 def parse_names(output: bytes, mark: str) -> list[JobRecord]:
-    """Parse the answer to :func:`names_argv`: ID, state, submit time, exit code and name are filled.
+    """Parse the answer to :func:`names_argv`: ID, state, submit time, exit code and name are filled, and user,
+    working directory and patterns of the output files.
 
     Raises
     ------
     ParseError
         The answer is incomplete.
     """
-    return _records(output, mark, _NAME_FIELDS)
+    rows = [dict(zip(_NAME_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_NAME_FIELDS))]
+    found = ((queue_record(row), present(row["stdout"]), present(row["stderr"])) for row in rows)
+    return [read_patterns(stdout, stderr, record) for record, stdout, stderr in found if record is not None]
 
 
 def _records(output: bytes, mark: str, fields: Sequence[str]) -> list[JobRecord]:

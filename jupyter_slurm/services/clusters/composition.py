@@ -16,6 +16,7 @@ from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.clusters.job_checks import JobChecks
+from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
 from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
@@ -125,7 +126,8 @@ def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentCo
     client = SlurmClient(transport, location, agent.settings.command_timeout)
     tracker = Tracker(location.id, client, ClusterFolder(location.folder), agent.store, agent.bus, agent.clock)
     scan = JobDirectoryScan(tracker)
-    queue = PolledQueue(client, tracker, scan, agent.bus)
+    history = JobHistory(client, tracker, agent.settings.history_days)
+    queue = PolledQueue(client, tracker, scan, agent.bus, history)
     longest = max(location.min_poll_interval, agent.settings.poll_longest)
     poller = Poller(queue, min_interval=location.min_poll_interval, max_interval=longest, memory=queue.memory)
-    return JobSources(client, tracker, scan, queue, poller, JobChecks(client, tracker, poller.wake))
+    return JobSources(client, tracker, scan, queue, poller, JobChecks(client, tracker, poller.wake), history)

@@ -12,6 +12,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, JobNotFound, SlurmError
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.job_checks import JobChecks
+from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_index
@@ -32,12 +33,13 @@ __all__ = ["JobCatalog", "JobSources"]
 _GLANCE_S = 1.0
 _LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
 _BATCH_JOBS = 500
+_HISTORY_S = 3.0  # seconds that a list waits for accounting; later answers are published
 _LIST_S = 15.0  # Slurm gives up a controller that is down after 9 s, and a missing configuration after 60 s
 
 
 @dataclass(frozen=True)
 class JobSources:
-    """Sources of job data of a cluster: Slurm, the job directories, the poller of the queue, and checks of one job."""
+    """Sources of job data of a cluster: Slurm, the job directories, the poller, checks of one job, and the history."""
 
     client: SlurmClient
     tracker: Tracker
@@ -45,6 +47,7 @@ class JobSources:
     queue: PolledQueue
     poller: Poller
     checks: JobChecks
+    history: JobHistory
 
 
 class JobCatalog:
@@ -62,12 +65,13 @@ class JobCatalog:
 
     def __init__(self, sources: JobSources, steps: Steps, user: str) -> None:
         self._client, self._tracker, self._scan = sources.client, sources.tracker, sources.scan
-        self._queue, self._poller = sources.queue, sources.poller
+        self._queue, self._poller, self._history = sources.queue, sources.poller, sources.history
         self._steps, self._user = steps, user
         self._glancing: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Cancel a running query of the queue."""
+        """Cancel running queries of the queue and of accounting."""
+        await self._history.stop()
         if self._glancing is not None:
             self._glancing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -81,6 +85,8 @@ class JobCatalog:
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
                 await self._queue.learn_names()
+        if not active:
+            await self._history.refresh(_HISTORY_S)
         entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.all_entries())
         newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
         found = []
@@ -191,6 +197,8 @@ class JobCatalog:
         """Learn name and output of a job found by the poller, on the first request for them."""
         if entry.folder is not None or entry.id is None or entry.slurm.described:
             return
+        if entry.is_finished and entry.id.job not in self._tracker.in_queue:
+            return
         with contextlib.suppress(SlurmError):
             records = await self._client.find_jobs(entry.id)
             entry.slurm.described = True
@@ -200,7 +208,7 @@ class JobCatalog:
     async def _remembered(self, job: JobId) -> list[JobRecord]:
         """Ask accounting about a job that is not in the queue; without an answer, it is not known whether it exists."""
         try:
-            return await self._client.accounting.history([job], 0)
+            return await self._client.accounting.history([job], 0, await self._client.version())
         except (CommandError, ControllerError) as error:
             if has_no_accounting(error):
                 raise JobNotFound(

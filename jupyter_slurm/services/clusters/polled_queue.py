@@ -6,6 +6,7 @@ import contextlib
 import math
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -13,6 +14,8 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, job_memory
 
 __all__ = ["PolledQueue"]
+
+_RESERVED_QUERIES = 4.0  # queries about single jobs that are left to others while nobody looks at a screen
 
 
 class PolledQueue:
@@ -24,10 +27,14 @@ class PolledQueue:
         Services of the cluster.
     bus : EventBus
         Its listeners show jobs on a screen.
+    history : JobHistory
+        Keeps the jobs that the queue does not show any more.
     """
 
-    def __init__(self, client: SlurmClient, tracker: Tracker, scan: JobDirectoryScan, bus: EventBus) -> None:
-        self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
+    def __init__(
+        self, client: SlurmClient, tracker: Tracker, scan: JobDirectoryScan, bus: EventBus, history: JobHistory
+    ) -> None:
+        self._client, self._tracker, self._scan, self._bus, self._history = client, tracker, scan, bus, history
         self._memory: float | None = None  # unknown as yet
 
     async def poll_once(self) -> bool:
@@ -36,9 +43,10 @@ class PolledQueue:
         changed = await self._tracker.poll()
         if self._memory is None and self._unreported():
             self._memory = await self._read_memory()
-        if self._bus.is_watched:
+        if self._bus.is_watched or self._client.singles.is_ready(_RESERVED_QUERIES):
             with contextlib.suppress(SlurmError):
                 await self.learn_names()
+        self._history.note_poll(is_watched=self._bus.is_watched)
         return changed
 
     def is_needed(self) -> bool:
@@ -85,7 +93,7 @@ class PolledQueue:
         return job_memory(found) or None
 
     async def learn_names(self) -> None:
-        """Ask once for the names of jobs submitted outside jupyter_slurm: the poll requests no free text."""
+        """Ask once for names and files of jobs submitted outside jupyter_slurm: the poll requests no free text."""
         if self._tracker.nameless() and self._client.singles.is_ready():
             await self._client.singles.acquire()
             self._tracker.set_names(await self._client.names())

@@ -12,12 +12,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from jupyter_slurm.services.jobdir.index_file import IndexFile, RowKey
-from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 
-__all__ = ["JobIndex"]
+__all__ = ["IndexedRecord", "JobIndex"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -31,6 +30,13 @@ _HINTS = {
 }
 _FULL = sqlite3.SQLITE_FULL
 _OTHER_HINT = "Check the permissions of the file, or set c.JupyterSlurm.state_dir to another directory."
+
+
+class IndexedRecord(Protocol):
+    """Record that can be stored."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document."""
 
 
 class JobIndex:
@@ -47,7 +53,7 @@ class JobIndex:
 
     def __init__(self, path: str) -> None:
         self._file = IndexFile(path)
-        self._changes: dict[RowKey, JobRecordFile | None] = {}
+        self._changes: dict[RowKey, IndexedRecord | None] = {}
         self._lock = threading.Lock()
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -70,7 +76,7 @@ class JobIndex:
         """Return the stored records of a cluster's finished jobs by key; damaged rows are left out."""
         return await self._answer(lambda: self._read(cluster), {})
 
-    def remember(self, cluster: str, key: str, record: JobRecordFile) -> None:
+    def remember(self, cluster: str, key: str, record: IndexedRecord) -> None:
         """Store the record of a finished job."""
         self._change((cluster, key), record)
 
@@ -80,7 +86,7 @@ class JobIndex:
 
     # -- in the caller's thread
 
-    def _change(self, row: RowKey, record: JobRecordFile | None) -> None:
+    def _change(self, row: RowKey, record: IndexedRecord | None) -> None:
         with self._lock:
             if self._is_closed:
                 return

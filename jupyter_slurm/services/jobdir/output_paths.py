@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries.output_paths import expand_pattern, first_node, symbols
+from jupyter_slurm.domain.queries.output_paths import BY_TASK, expand_pattern, first_node, record_path, symbols
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
@@ -21,8 +21,6 @@ VALUES = "values"
 """Stream of the values that a Python cell returns to the notebook (jupyter_slurm/runner/variables/values_file.py)."""
 
 _VALUE_FILES = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
-
-_BY_TASK = frozenset("abJjN")  # replacement symbols that differ between the tasks of an array
 
 
 def runner_path(
@@ -62,9 +60,11 @@ def output_path(
         Whether the job is an array; without a task in ``job``, the whole array.
     """
     whole = is_array and (job is None or job.task is None)
-    if record is None:  # from Slurm: a path, not a pattern
-        told = (latest.stdout if stream == "stdout" else latest.stderr) if latest else None
-        return None if whole and latest is not None and latest.id.task is not None else told
+    if record is None:
+        if latest is None:
+            return None
+        told = latest.stdout if stream == "stdout" else latest.stderr
+        return record_path(told, latest, None if latest.id.het is not None else job)
     pattern = record.outputs.stdout if stream == "stdout" else record.outputs.stderr
     own = folder.file(stream) if folder else None
     if pattern is None or pattern == own:  # jupyter_slurm's own path: not a pattern
@@ -77,7 +77,7 @@ def output_path(
 def _expanded(pattern: str, job: JobId, record: JobRecordFile, latest: JobRecord | None, *, whole: bool) -> str | None:
     used, raw_id = symbols(pattern), latest.raw_id if latest else None
     node = first_node(latest.nodes) if latest else ""
-    if (whole and used & _BY_TASK) or ("N" in used and not node):
+    if (whole and used & BY_TASK) or ("N" in used and not node):
         return None
     if job.task is not None and raw_id is None and used & {"j", "J"}:
         return None

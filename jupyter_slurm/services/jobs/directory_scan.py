@@ -123,7 +123,7 @@ class JobDirectoryScan:
     def _merged(self, entry: TrackedJob) -> TrackedJob:
         """Merge a job with the queue's entry of the same ID; the next query confirms or separates them."""
         shown = self._tracker.find(str(entry.id)) if entry.id is not None and not entry.is_finished else None
-        if shown is None or shown.folder is not None or entry.record is None:
+        if shown is None or shown.folder is not None or shown.is_finished or entry.record is None:
             return entry
         shown.folder, shown.record, shown.slurm.submitted = entry.folder, entry.record, entry.slurm.submitted
         shown.slurm.lose_sight(self._tracker.clock())

@@ -140,16 +140,23 @@ class SlurmView:
         rows = list(rows)
         for row in rows:
             if row.id.task is not None:
-                before = self.tasks.get(row.id.task)
+                before = self.tasks.get(row.id.task) or self.latest  # all tasks have the details of their array
                 self.tasks[row.id.task] = merge_detail(row, before) if before else row
         self.regain_sight()
-        self.rest = [row for row in rows if row.id.task is None and row.tasks is not None]
+        rest = [row for row in rows if row.id.task is None and row.tasks is not None]
+        self.rest = [merge_detail(row, self.latest) for row in rest] if self.latest else rest
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
 
     def take_latest(self, row: JobRecord) -> None:
         """Update from the row that determines the state."""
         self.latest = row if self.latest is None else merge_detail(row, self.latest)
         self.submitted = row.submit_time or self.submitted
+
+    def learn_detail(self, detail: JobRecord) -> None:
+        """Add name, user and output files to the rows of the job, which the poll does not request."""
+        self.tasks = {task: merge_detail(row, detail) for task, row in self.tasks.items()}
+        self.rest = [merge_detail(row, detail) for row in self.rest]
+        self.latest = merge_detail(self.latest, detail) if self.latest else detail
 
     def components(self) -> list[api.JobComponent]:
         """Return the state of each component of a heterogeneous job."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.records import JobRecord, is_refused
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
@@ -81,6 +81,7 @@ class Tracker:
         self.name, self.client, self.folder, self.store, self.bus, self.clock = name, client, folder, store, bus, clock
         self.entries: dict[str, TrackedJob] = {}
         self._by_number: dict[int, TrackedJob] = {}
+        self.in_queue: set[int] = set()  # numbers of the jobs that the last query of the queue showed
         self._missing: dict[int, float] = {}
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
@@ -99,9 +100,12 @@ class Tracker:
         return [entry for entry in self.entries.values() if entry.runner.unverified]
 
     def all_entries(self) -> list[TrackedJob]:
-        """Return all known jobs: those of jupyter_slurm, and others in the queue."""
-        ours = list(self.entries.values())
-        return ours + [entry for entry in self._by_number.values() if entry.folder is None]
+        """Return all known jobs: those of jupyter_slurm, and :meth:`foreign` ones."""
+        return [*self.entries.values(), *self.foreign()]
+
+    def foreign(self) -> list[TrackedJob]:
+        """Return the jobs submitted outside jupyter_slurm, without those that Slurm refused."""
+        return [e for e in self._by_number.values() if e.folder is None and not (e.latest and is_refused(e.latest))]
 
     def add(self, entry: TrackedJob) -> None:
         """Add a job."""
@@ -114,14 +118,15 @@ class Tracker:
 
     def nameless(self) -> list[TrackedJob]:
         """Return the jobs from the queue without a known name."""
-        return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
+        return [entry for entry in self.foreign() if entry.latest and entry.latest.name is None]
 
     def set_names(self, records: Iterable[JobRecord]) -> None:
-        """Set names; a job that is missing in the records has no known name any more."""
-        names = {record.id.job: record.name for record in records}
+        """Set names and output files; a job that is missing in the records has no known name any more."""
+        found = {record.id.job: record for record in records}
         for entry in self.nameless():
             if entry.id is not None and entry.latest is not None:
-                entry.slurm.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
+                detail = found.get(entry.id.job, entry.latest)
+                entry.slurm.learn_detail(replace(detail, name=detail.name or ""))
                 self.publish(entry)
 
     def drop(self, entry: TrackedJob) -> None:
@@ -247,6 +252,9 @@ class Tracker:
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
+        for number in [number for number, group in groups.items() if all(map(is_refused, group))]:
+            if number not in self._by_number:
+                del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
@@ -260,9 +268,7 @@ class Tracker:
                 changed = True
                 await self._after_change(entry, was_finished=was_finished)
             self._missing.pop(number, None)
-        for number, entry in list(self._by_number.items()):
-            if number not in groups and entry.folder is None and entry.is_finished:
-                del self._by_number[number]  # forget a job that Slurm has forgotten
+        self.in_queue = set(groups)
         return {id(entry) for entry in owners.values()}, changed
 
     async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, TrackedJob]:

@@ -14,6 +14,7 @@ from jupyter_slurm.services.jobdir.output_paths import DISPLAY, STREAMS
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.results.output_growth import OutputGrowth
+from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
@@ -83,9 +84,26 @@ def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissi
             else "Add out=NAME to the line of the cell, and run it again."
         )
         return JobOutputMissing("The job left no values.", hint=hint)
+    if path:
+        return JobOutputMissing(
+            f"Log not found (looked for {printable(path)}).",
+            hint="Check that the directory of --output exists on the node, and that the file was not moved.",
+        )
+    if entry.is_array and (entry.id is None or entry.id.task is None):
+        hint = (
+            "Name a task, for example jupyter_slurm.job('12_3')."
+            if entry.id is None
+            else (f"Name a task: `jupyter_slurm.job('{entry.id}_0')` is the first of most arrays.")
+        )
+        return JobOutputMissing("Each task of the array has a log of its own.", hint=hint)
+    if entry.latest is not None and entry.latest.stdout == "":
+        return JobOutputMissing(
+            "Slurm writes no log of this job, because it was not submitted with sbatch.",
+            hint="Its output went to the terminal of salloc or srun.",
+        )
     return JobOutputMissing(
-        f"There is no output at {path}." if path else "It is not known where the job wrote its output.",
-        hint="Check that the directory of --output exists on the node, and that the file was not moved.",
+        "Log not found: neither its file nor the working directory of the job is known.",
+        hint="Look for slurm-ID.out in the folder from which the job was submitted.",
     )
 
 

@@ -75,17 +75,31 @@ class Accounting:
             argv=list(argv),
         )
 
-    async def history(self, jobs: Sequence[JobId], since: float) -> list[JobRecord]:
-        """Ask about jobs; unknown ones are left out.
+    async def history(
+        self, jobs: Sequence[JobId], since: float, version: tuple[int, int] | None = None
+    ) -> list[JobRecord]:
+        """Ask about jobs; unknown ones are left out. With the version of Slurm, output files are known if it has them.
 
         Raises
         ------
         ControllerError, CommandError
             As :meth:`query` does.
         """
-        mark = secrets.token_hex(8)
-        argv = job_history.sacct_argv(list(jobs), int(since), mark)
-        return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark))
+        mark, fields = secrets.token_hex(8), job_history.all_fields(version)
+        argv = job_history.sacct_argv(list(jobs), int(since), mark, fields)
+        return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark, fields))
+
+    async def recent(self, since: float, version: tuple[int, int] | None) -> list[JobRecord]:
+        """Ask for the user's jobs that were not over at a time of the cluster's clock.
+
+        Raises
+        ------
+        ControllerError, CommandError
+            As :meth:`query` does.
+        """
+        mark, fields = secrets.token_hex(8), job_history.all_fields(version)
+        argv = job_history.user_argv(self._location.user, int(since), mark, fields)
+        return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark, fields))
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
         """Ask for the jobs of a script (its path): ID and time of submission, latest last.

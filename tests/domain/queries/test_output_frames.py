@@ -57,8 +57,8 @@ def head(number: int, fields: tuple[str, ...], **known: str) -> list[bytes]:
 
 @given(st.lists(raw_texts, max_size=5))
 def test_a_name_with_any_bytes_stays_in_its_field(names: list[bytes]) -> None:
-    fields = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name")
-    output = framed([[*head(number, fields)[:-1], name] for number, name in enumerate(names, 1)])
+    rows = [dict(zip(queue._NAME_FIELDS, head(n, queue._NAME_FIELDS), strict=True)) for n in range(1, 1 + len(names))]
+    output = framed([[*{**row, "name": name}.values()] for row, name in zip(rows, names, strict=True)])
     records = queue.parse_names(output, MARK)
     assert [record.id.job for record in records] == list(range(1, len(names) + 1))
     assert [record.name for record in records] == [name.decode("utf-8", "surrogateescape") for name in names]

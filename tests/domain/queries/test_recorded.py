@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.domain.advice.reasons import explain
-from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
+from jupyter_slurm.domain.queries import cluster, job_detail, job_history, output_paths, queue, tables
 from jupyter_slurm.domain.records import JobRecord
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
@@ -178,15 +178,19 @@ def test_names_in_accounting(recording: Recording) -> None:
 
 def test_a_forger_gains_nothing(recording: Recording) -> None:
     (record,) = job_detail.parse_detail(recording.answer("detail-record"), recording.mark)
-    assert (record.state.name, record.user, record.stdout) == ("FAILED", "alice", f"/rec/home/slurm-{record.id}.out")
+    assert (record.state.name, record.user) == ("FAILED", "alice")
+    assert output_paths.record_path(record.stdout, record) == f"/rec/home/slurm-{record.id}.out"
 
 
 def test_output_paths(recording: Recording) -> None:
     (record,) = job_detail.parse_detail(recording.answer("detail-pattern"), recording.mark)
-    assert (record.stdout, record.stderr) == (f"/rec/home/ok.sh-{record.id.job:05}-%.out", "/rec/home/alice.err")
+    paths = [output_paths.record_path(pattern, record) for pattern in (record.stdout, record.stderr)]
+    assert paths == [f"/rec/home/ok.sh-{record.id.job:05}-%.out", "/rec/home/alice.err"]
     array = recording.id("array-done")
-    paths = {r.stdout for r in job_detail.parse_detail(recording.answer("detail-array-done"), recording.mark)}
-    assert paths == {f"/rec/home/slurm-{array}_{task}.out" for task in (3, 4, 5)}
+    records = job_detail.parse_detail(recording.answer("detail-array-done"), recording.mark)
+    assert {output_paths.record_path(record.stdout, record) for record in records} == {
+        f"/rec/home/slurm-{array}_{task}.out" for task in (3, 4, 5)
+    }
 
 
 def test_nodes(recording: Recording) -> None:
