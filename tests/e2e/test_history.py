@@ -50,11 +50,11 @@ def night(cluster: EmbeddedCluster, tmp_path: Path, wait_for: Callable[..., Any]
 
 @pytest.mark.timeout(300)
 def test_a_job_of_a_terminal_two_days_later(night: str, page: Page, screenshot: Callable[[Page, str], None]) -> None:
-    page.get_by_role("tab", name="Slurm Jobs").click()
-    panel = page.locator(".jp-Slurm-panel:visible")
-    row = panel.locator(".jp-Slurm-body [role=row]", has_text="night")
+    page.locator(".jp-Slurm-status button").click()
+    row = page.locator(".jp-Slurm-body [role=row]", has_text="night")
     expect(row).to_contain_text("FAILED")
-    row.press("Enter")
+    row.click()
+    page.keyboard.press("Enter")
     shown = page.locator(".jp-Slurm-job:visible")
     expect(shown.get_by_role("heading", level=2)).to_have_text("night")
     expect(shown.locator(".jp-Slurm-state")).to_have_text("FAILED")
