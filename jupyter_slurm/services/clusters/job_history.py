@@ -185,6 +185,8 @@ class JobHistory:
             if entry.id is None or latest is None or latest.name is None:
                 continue
             key, shown = _key(entry), (latest.state, latest.stdout, latest.work_dir, tuple(entry.counts().items()))
+            if key in self._stored and entry.is_finished and entry.id.job not in tracker.in_queue:
+                continue
             if self._stored.get(key) != shown:
                 self._stored[key] = shown
                 tracker.store.remember(tracker.name, key, _StoredRows([latest, *entry.slurm.tasks.values()]))
@@ -220,7 +222,8 @@ class JobHistory:
         for place, entry in enumerate(left):
             if place >= _MAX_JOBS or not self._kept_s or not self._is_recent(entry.end_time or entry.submit_time or 0):
                 tracker.drop(entry)
-                if self._stored.pop(_key(entry), None) is not None:
+                self._stored.pop(_key(entry), None)
+                if self._kept_s:
                     tracker.store.forget(tracker.name, _key(entry))
 
 

@@ -90,11 +90,7 @@ def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissi
             hint="Check that the directory of --output exists on the node, and that the file was not moved.",
         )
     if entry.is_array and (entry.id is None or entry.id.task is None):
-        hint = (
-            "Name a task, for example jupyter_slurm.job('12_3')."
-            if entry.id is None
-            else (f"Name a task: `jupyter_slurm.job('{entry.id}_0')` is the first of most arrays.")
-        )
+        hint = "Read the log of one task, for example `jupyter_slurm.job('12345_0').stdout`."
         return JobOutputMissing("Each task of the array has a log of its own.", hint=hint)
     if entry.latest is not None and entry.latest.stdout == "":
         return JobOutputMissing(

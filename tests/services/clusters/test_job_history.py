@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,19 @@ async def test_what_was_started_in_a_terminal_overnight(
         with pytest.raises(JobOutputMissing, match="Each task"):
             await desk.text(array)
         # Before 24.05 accounting does not know the files.
+        rows = await desk.core.cluster(desk.id).jobs.tasks(array, parameters=False)
+        assert [row[rows["columns"].index("state")] for row in rows["rows"]] == ["COMPLETED", "COMPLETED"]
         looked = tmp_path / "work" / f"slurm-{moved}.out"
         with pytest.raises(JobOutputMissing, match=f"looked for {looked}"):
             await desk.text(moved)
+        # A later one is found when the next query is due.
+        later = terminal.sbatch("true")
+        terminal.forgotten(later)
+        history = desk.core.cluster(desk.id).jobs._history
+        assert later not in await _listed(desk)
+        history._clock = lambda: time.monotonic() + 3600
+        assert (await _listed(desk))[later]["state"] == "COMPLETED"
+        assert asked == ["sacct", "sacct"]
 
 
 @pytest.mark.here_only("the agent keeps it on its own disk, whatever the way to the cluster")

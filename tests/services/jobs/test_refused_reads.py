@@ -82,7 +82,7 @@ async def test_an_output_where_the_user_may_not_write(alices: Any) -> None:
     assert (ended["state"], Path("/etc/x").exists()) == ("FAILED", False)
     assert "output file could not be opened, so it never started" in ended["reason_text"]
     assert "check that you may write to it" in ended["next_step"]
-    with pytest.raises(JobOutputMissing, match="no output at /etc/x"):
+    with pytest.raises(JobOutputMissing, match="looked for /etc/x"):
         await alices.core.cluster(alices.id).results.output(job["key"], "stdout", 0, None)
 
 
