@@ -16,6 +16,7 @@ __all__ = [
     "AccountedUsage",
     "AccountedUsageJob",
     "AccountedUsageSum",
+    "Act",
     "ActOnJobsRequest",
     "ActOnJobsResponseItem",
     "AdmitKeyRequest",
@@ -626,6 +627,18 @@ class Job(TypedDict):
     sweep: NotRequired[Sequence[str] | None]
     stage: NotRequired[JobStage | None]
     error: NotRequired[Problem | None]
+
+
+class Act(TypedDict):
+    id: str
+    cluster: str
+    act: str  # cancel, hold, release, requeue, limit
+    state: str  # running, stopping, stopped, finished
+    total: int
+    done: int
+    failed: int
+    error: Problem | None
+    unread: bool
 
 
 class Tasks(TypedDict):

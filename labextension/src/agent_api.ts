@@ -7,6 +7,7 @@ import { ServerConnection } from "@jupyterlab/services";
 import { parseEvents } from "./common/api/event_parser";
 import type {
   Act,
+  IActProgress,
   ICluster,
   IJob,
   IOutcome,
@@ -89,6 +90,14 @@ export class AgentApi
   ): Promise<IOutcome[]> {
     const request = { act, jobs, ...(limit === undefined ? {} : { time_limit: limit }) };
     return (await this._post(["clusters", cluster, "acts"], request)) as IOutcome[];
+  }
+
+  async acts(cluster: string): Promise<IActProgress[]> {
+    return (await this._json(["clusters", cluster, "acts"])) as IActProgress[];
+  }
+
+  async stopAct(cluster: string, id: string): Promise<IActProgress> {
+    return (await this._post(["clusters", cluster, "acts", id, "stop"], {})) as IActProgress;
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {

@@ -1,3 +1,4 @@
+import "./acts.css";
 import "./base.css";
 import "./job.css";
 import "./table.css";

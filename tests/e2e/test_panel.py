@@ -7,10 +7,12 @@ import os
 import pwd
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +23,24 @@ from playwright.sync_api import Locator, Page, Route, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
+
+
+@pytest.fixture(scope="module")
+def held_scancel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a path: while a file is there, scancel waits, as for a busy controller."""
+    return tmp_path_factory.mktemp("bin") / "wait"
+
+
+@pytest.fixture(scope="module")
+def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str], held_scancel: Path) -> Any:
+    """Provide a JupyterLab whose scancel can be held up."""
+    scancel = held_scancel.with_name("scancel")
+    waiting = f"while [ -e {held_scancel} ]; do sleep 0.1; done"
+    scancel.write_text(f'#!/bin/sh\n{waiting}\nexec {shutil.which("scancel")} "$@"\n')
+    scancel.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{scancel.parent}:{os.environ['PATH']}")
+        return start_jupyter("lab", "--config=lab.py", files=lab_files)
 
 
 @pytest.fixture
@@ -179,7 +199,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     status = page.locator(".jp-Slurm-status button")
     later = ("--begin=now+1hour", "-p")
     held = [sbatch("-J", f"sweep {name}", *later, "arandu") for name in ("a", HOSTILE, "c")]
-    sbatch("-J", "sweep array", *later, "arandu", "--array=1-3")
+    array = sbatch("-J", "sweep array", *later, "arandu", "--array=1-3")
     other = submit("-J", "other", *later, "devwork")  # through jupyter_slurm, and last: then the poller sees all
     expect(status).to_have_text("Slurm: 5 pending")
     page.goto(f"{lab.url}lab/workspaces/side")  # so that other tests do not start with this side bar
@@ -229,8 +249,13 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     expect(row_of(page, held[0]).locator(".jp-Slurm-state")).to_have_text("CANCELLED")
     page.get_by_role("treegrid").press("Delete")
     expect(page.get_by_role("button", name="Keep them")).to_be_focused()
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    listed = page.locator(".jp-Slurm-confirmList li")
+    expect(listed).to_have_count(3)
+    expect(listed.filter(has_text=f"sweep {HOSTILE} · {held[1]}")).to_have_count(1)
+    expect(listed.filter(has_text=f"sweep array · {array} · 3 tasks")).to_have_count(1)
+    axe(page, ".jp-Dialog")
+    screenshot(page, "panel-confirm")
+    page.locator(".jp-Dialog").get_by_role("button", name="Cancel 3 jobs").press("Enter")
     expect(page.locator(f"{ROWS} .jp-Slurm-state", has_text="CANCELLED")).to_have_count(4)
 
     headers = {"Authorization": f"token {lab.token}"}
@@ -274,8 +299,21 @@ def test_a_double_click_opens_the_job_below_the_pointer(
     expect(tab).to_contain_text(f"{place}-{jobs.index(job)} ")
 
 
-def test_a_thousand_jobs_are_cancelled_also_if_the_page_is_loaded_again(
-    page: Page, lab: Any, cluster: Any, wait_for: Callable[..., Any]
+def _cancel_all(page: Page, count: int) -> None:
+    """Cancel all jobs of the table that are active."""
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ControlOrMeta+a")
+    page.get_by_role("button", name=f"Cancel {count} jobs").click()
+    page.locator(".jp-Dialog").get_by_role("button", name=f"Cancel {count} jobs").click()
+
+
+def test_a_thousand_jobs_are_cancelled_with_a_stop_also_if_the_page_is_loaded_again(
+    page: Page,
+    lab: Any,
+    cluster: Any,
+    wait_for: Callable[..., Any],
+    held_scancel: Path,
+    screenshot: Callable[[Page, str], None],
 ) -> None:
     """The agent carries the action out, not the page."""
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
@@ -292,17 +330,37 @@ def test_a_thousand_jobs_are_cancelled_also_if_the_page_is_loaded_again(
         page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
         page.get_by_label("Filter jobs by").fill("crowd")
         expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "1001")
-        page.get_by_role("treegrid").focus()
-        page.keyboard.press("ControlOrMeta+a")
-        page.get_by_role("button", name="Cancel 1000 jobs").click()
-        page.locator(".jp-Dialog").get_by_role("button", name="Cancel 1000 jobs").click()
-        wait_for(lambda: len(pending()) < 1000, "the first job is cancelled")
+        held_scancel.touch()
+        _cancel_all(page, 1000)
+        progress = page.locator(".jp-Slurm-actProgress")
+        expect(progress).to_contain_text("Cancelling 0 of 1000 jobs…")
         page.reload()
+        page.evaluate("window.jupyterapp.restored")
+        expect(progress).to_contain_text("Cancelling 0 of 1000 jobs…")
+        screenshot(page, "panel-progress")
+        progress.get_by_role("button", name="Stop").click()
+        expect(progress).to_contain_text("Stopping…")
+        held_scancel.unlink()
+        expect(progress).to_contain_text("Cancel: stopped after 100 of 1000 jobs.")
+        assert len(pending()) == 900
+        progress.get_by_role("button", name="Dismiss").click()
+        expect(progress).to_have_count(0)
+
+        page.get_by_label("Filter jobs by").fill("crowd")
+        expect(page.get_by_role("button", name="Pending 900")).to_be_visible()
+        begun = time.monotonic()
+        _cancel_all(page, 900)
+        wait_for(lambda: len(pending()) < 900, "the first job is cancelled")
+        page.reload()
+        wait_for(lambda: not pending(), "all jobs are cancelled")
+        logging.info("900 jobs cancelled in %.1f s", time.monotonic() - begun)
         page.evaluate("window.jupyterapp.restored")
         page.get_by_label("Filter jobs by").fill("crowd")
         expect(page.locator(".jp-Slurm-body .jp-Slurm-state", has_text="PENDING")).to_have_count(0)
         expect(page.locator(".jp-Slurm-body .jp-Slurm-state", has_text="CANCELLED").first).to_be_visible()
+        expect(progress).to_have_count(0)
     finally:
+        held_scancel.unlink(missing_ok=True)
         left = pending()
         subprocess.run(["scancel", "--name=crowd"], env=env, check=True)
     assert left == []

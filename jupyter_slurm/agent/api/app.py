@@ -33,8 +33,9 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 _DRAIN_FACTOR = 4  # times MAX_BODY: beyond this the connection is closed
 
-# Operations that may wait for Slurm and change nothing in the agent. Others continue after their client has gone.
-_ENDS_WITH_CLIENT = frozenset({"examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
+# Operations that may wait for Slurm and change nothing in the agent, and one that continues by itself. Others continue
+# after their client has gone.
+_ENDS_WITH_CLIENT = frozenset({"actOnJobs", "examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
 
 # Caches must not store the answers, and browsers must not guess their types.
 _HEADERS = {

@@ -167,6 +167,8 @@ _JOBS: Mapping[str, Handler] = {
     "actOnJobs": lambda core, call: _cluster(core, call).actions.act(
         call.body["act"], call.body["jobs"], call.body.get("time_limit")
     ),
+    "listActs": lambda core, call: _cluster(core, call).actions.progress.list_to_api(),
+    "stopAct": lambda core, call: _cluster(core, call).actions.progress.stop(call.path["act"]),
     "resubmitJob": _resubmit_job,
     "listTasks": lambda core, call: _cluster(core, call).jobs.tasks(
         call.path["job"], parameters=call.query["parameters"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
+from jupyter_slurm.services.clusters.act_progress import ActProgress, RunningAct
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import task_index
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JobActions"]
 
-_JOBS_PER_COMMAND = 500  # jobs in one command: a user ends a sweep as fast as with scancel
+# Jobs in one command. It begins small and grows while Slurm answers fast: few commands, and an early answer to a stop.
+_FIRST_JOBS, _MIN_JOBS, _MAX_JOBS = 100, 25, 500
+_FAST_S, _SLOW_S = 1.0, 3.0
 _JOBS_PER_TOKEN = 50  # the user has confirmed these actions: the rate limit is against loops, and counts commands
 _QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
 _UNKNOWN_STATE_HINT = "The state of the job may have changed. Refresh the list, then try again."
@@ -70,6 +75,7 @@ class JobActions:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
         self._checks = sources.checks
         self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
+        self.progress = ActProgress(self._tracker.name, self._tracker.bus, self._tracker.clock)
         self._running: set[asyncio.Task[list[api.ActOnJobsResponseItem]]] = set()
 
     async def cancel(self, reference: str, signal: str | None = None) -> api.Job:
@@ -116,17 +122,24 @@ class JobActions:
     ) -> list[api.ActOnJobsResponseItem]:
         """Apply an action to some jobs; return for each, in order, its error and its present state.
 
-        The action continues if the caller goes away, such as a page that is loaded again.
+        The action continues if the caller goes away, such as a page that is loaded again. :attr:`progress` then has its
+        result.
 
         Raises
         ------
         UsageError
             ``time_limit`` is missing or not valid, or it was given for another action.
         """
-        task = asyncio.create_task(self._act(act, references, _minutes(act, time_limit)))
+        named, minutes = list(dict.fromkeys(references)), _minutes(act, time_limit)
+        progress = self.progress.start(act, len(named))
+        task = asyncio.create_task(self._act(progress, named, minutes))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            progress.is_unattended = True
+            raise
 
     async def stop(self) -> None:
         """End actions that still run."""
@@ -134,27 +147,36 @@ class JobActions:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _act(self, act: str, references: Sequence[str], minutes: int | None) -> list[api.ActOnJobsResponseItem]:
-        named = list(dict.fromkeys(references))
-        if sum(self._tracker.find(reference) is None for reference in named) > _MAX_CHECKED_JOBS:
-            with contextlib.suppress(SlurmError):
-                await self._poller.wait_fresh(0.0)  # one query instead of one for each job
-        # Concurrently: Slurm is asked about unknown jobs, and one after the other could take minutes.
-        found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
-        cases = [one for one in found if isinstance(one, _JobAction)]
-        await self._run(act, cases, minutes)
-        if cases:
-            await self._refresh_states(cases)
+    async def _act(
+        self, progress: RunningAct, named: Sequence[str], minutes: int | None
+    ) -> list[api.ActOnJobsResponseItem]:
+        try:
+            if sum(self._tracker.find(reference) is None for reference in named) > _MAX_CHECKED_JOBS:
+                with contextlib.suppress(SlurmError):
+                    await self._poller.wait_fresh(0.0)  # one query instead of one for each job
+            # Concurrently: Slurm is asked about unknown jobs, and one after the other could take minutes.
+            found = await asyncio.gather(*(self._case_or_answer(progress, reference) for reference in named))
+            cases = [one for one in found if isinstance(one, _JobAction)]
+            await self._run(progress, cases, minutes)
+            if cases:
+                await self._refresh_states(cases)
+        finally:
+            self.progress.end(progress)
         return [
             self._answer(one.reference, one.error, one.entry) if isinstance(one, _JobAction) else one for one in found
         ]
 
-    async def _case_or_answer(self, act: str, reference: str) -> _JobAction | api.ActOnJobsResponseItem:
+    async def _case_or_answer(self, progress: RunningAct, reference: str) -> _JobAction | api.ActOnJobsResponseItem:
         try:
-            case = await self._case(act, reference)
-            return case or self._answer(reference, None, await self._jobs.find(reference, is_shown=False))
+            case = await self._case(progress.act, reference)
+            if case is not None:
+                return case
+            answer = self._answer(reference, None, await self._jobs.find(reference, is_shown=False))
+            progress.note(None)
         except SlurmError as error:
-            return self._answer(reference, error, None)
+            answer = self._answer(reference, error, None)
+            progress.note(error)
+        return answer
 
     async def _case(self, act: str, reference: str) -> _JobAction | None:
         """Return the target of a command; None: done, or nothing to do."""
@@ -185,27 +207,44 @@ class JobActions:
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
         return _JobAction(reference, entry, task, {str(part.task_view(task).id): part for part in going})
 
-    async def _run(self, act: str, cases: Sequence[_JobAction], minutes: int | None) -> None:
-        for some in _batches(cases):
+    async def _run(self, progress: RunningAct, cases: Sequence[_JobAction], minutes: int | None) -> None:
+        waiting, size = deque(cases), _FIRST_JOBS
+        while waiting and not progress.is_stopped:
+            some = _next_batch(waiting, size)
             targets = {target: case for case in some for target in case.targets}
             try:
-                cost = math.ceil(len(targets) * ACTION_COSTS[act] / _JOBS_PER_TOKEN)
-                await self._client.cancels.acquire(cost, max_wait=_QUEUE_TIMEOUT_S)
-                done = await self._client.act(act_argv(act, list(targets), minutes))
+                cost = math.ceil(len(targets) * ACTION_COSTS[progress.act] / _JOBS_PER_TOKEN)
+                if not await progress.unless_stopped(self._client.cancels.acquire(cost, max_wait=_QUEUE_TIMEOUT_S)):
+                    waiting.extend(some)
+                    break
+                begun = time.monotonic()
+                await self._run_command(progress.act, targets, minutes)
+                size = _next_size(size, time.monotonic() - begun)
             except SlurmError as error:
                 for case in some:
                     case.error = error
-                continue
-            said = refusals(act, list(targets), decode_output(done.stderr))
-            if done.exit_code and not said:  # the command failed without naming a job: success is known for none
-                said = dict.fromkeys(targets, decode_output(done.stderr).strip() or f"exit code {done.exit_code}")
-            for target, case in targets.items():
-                if target in said:
-                    what = printable(said[target])
-                    hint = _TIME_LIMIT_HINT if act == "limit" else _UNKNOWN_STATE_HINT
-                    case.error = JobError(f"Job {target} was not {ACTION_RESULTS[act]}: {what}.", hint=hint)
-                elif act == "cancel":
-                    self._note_cancelled(case.targets[target], case.task)
+            for case in some:
+                progress.note(case.error)
+            self.progress.publish(progress)
+        for case in waiting:
+            case.error = JobError(
+                f"Job {case.reference} was not {ACTION_RESULTS[progress.act]}: the action was stopped.",
+                hint="Repeat the action for the remaining jobs.",
+            )
+
+    async def _run_command(self, act: str, targets: dict[str, _JobAction], minutes: int | None) -> None:
+        """Run one command, and note for each job whether Slurm refused."""
+        done = await self._client.act(act_argv(act, list(targets), minutes))
+        said = refusals(act, list(targets), decode_output(done.stderr))
+        if done.exit_code and not said:  # the command failed without naming a job: success is known for none
+            said = dict.fromkeys(targets, decode_output(done.stderr).strip() or f"exit code {done.exit_code}")
+        for target, case in targets.items():
+            if target in said:
+                what = printable(said[target])
+                hint = _TIME_LIMIT_HINT if act == "limit" else _UNKNOWN_STATE_HINT
+                case.error = JobError(f"Job {target} was not {ACTION_RESULTS[act]}: {what}.", hint=hint)
+            elif act == "cancel":
+                self._note_cancelled(case.targets[target], case.task)
 
     def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
         self._leases.note(entry, None)
@@ -266,13 +305,18 @@ def _refused(entry: TrackedJob) -> SlurmError:
     return JobError("The job is still being submitted and has no job ID yet.", hint="Try again when it has a job ID.")
 
 
-def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:
-    """Divide jobs into batches of limited size; the parts of an array stay together."""
-    some: list[_JobAction] = []
-    for case in cases:
-        if some and sum(len(each.targets) for each in some) + len(case.targets) > _JOBS_PER_COMMAND:
-            yield some
-            some = []
-        some.append(case)
-    if some:
-        yield some
+def _next_batch(waiting: deque[_JobAction], size: int) -> list[_JobAction]:
+    """Take the jobs of the next command; the parts of an array stay together."""
+    some = [waiting.popleft()]
+    count = len(some[0].targets)
+    while waiting and count + len(waiting[0].targets) <= size:
+        some.append(waiting.popleft())
+        count += len(some[-1].targets)
+    return some
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """Return the number of jobs in the next command, from the time that the last one took."""
+    if seconds < _FAST_S:
+        return min(2 * size, _MAX_JOBS)
+    return max(size // 2, _MIN_JOBS) if seconds > _SLOW_S else size

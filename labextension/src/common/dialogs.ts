@@ -1,6 +1,7 @@
 /** Dialogs that several features use: the choice of one item, the confirmation of an end, and elements with plain text. */
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { Widget } from "@lumino/widgets";
 
 import type { ICluster } from "./api/objects";
 import { clusterName } from "./labels";
@@ -30,16 +31,33 @@ export function chooseCluster(
   return chooseOne(title, trans.__("Cluster"), okLabel, clusters, clusterName);
 }
 
-/** Ask for a confirmation before something ends; Enter chooses the button that keeps it. */
+/**
+ * Ask for a confirmation before something ends; Enter chooses the button that keeps it.
+ *
+ * @param items - What ends, one a line; a long list scrolls.
+ */
 export async function confirmEnd(
   title: string,
   body: string,
   keep: string,
   end: string,
+  items: readonly string[] = [],
 ): Promise<boolean> {
   const buttons = [Dialog.cancelButton({ label: keep }), Dialog.warnButton({ label: end })];
-  const result = await showDialog({ title, body, defaultButton: 0, buttons });
+  const content = items.length === 0 ? body : new Widget({ node: listNode(body, items) });
+  const result = await showDialog({ title, body: content, defaultButton: 0, buttons });
   return result.button.accept;
+}
+
+/** Return a text with a list below it. The list takes the focus by Tab, so that keys scroll it. */
+function listNode(text: string, items: readonly string[]): HTMLElement {
+  const node = createElement("div", "jp-Slurm-confirm");
+  const list = createElement("ul", "jp-Slurm-confirmList");
+  list.tabIndex = 0;
+  list.setAttribute("aria-label", text);
+  list.append(...items.map((item) => createElement("li", "", item)));
+  node.append(createElement("p", "", text), list);
+  return node;
 }
 
 /**

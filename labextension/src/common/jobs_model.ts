@@ -3,7 +3,7 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
-import type { Act, ICluster, IFailure, IJob, IProblem, IPrompt } from "./api/objects";
+import type { Act, IActProgress, ICluster, IFailure, IJob, IProblem, IPrompt } from "./api/objects";
 
 /** State of the connection between the model and the agent. */
 export type Connection = "connecting" | "live" | "broken" | "paused";
@@ -41,6 +41,10 @@ export interface IJobsModel extends IDisposable {
   act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void>;
   /** The jobs on which the last action failed. */
   readonly failures: readonly IFailure[];
+  /** Actions on many jobs that the agent carries out, and results that no page has shown. */
+  readonly runningActs: readonly IActProgress[];
+  /** Stop an action: jobs that were not handled yet stay as they are. Dismiss one that has ended. */
+  stopAct(act: IActProgress): Promise<void>;
   /** Clear the failures, which the user has read. */
   dismiss(): void;
   /** Load all finished jobs, as far as a page can hold them. */

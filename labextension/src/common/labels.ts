@@ -205,11 +205,16 @@ export function cancelTitle(trans: TranslationBundle, job: IJob): string {
     : trans.__("Cancel job %1 (%2)?", job.id, short);
 }
 
+/** Return the number of tasks of an array that have not finished. */
+export function activeTasks(job: IJob): number {
+  const going = Object.entries(job.tasks ?? {}).filter(([state]) => !isFinished(state));
+  return going.reduce((sum, [, each]) => sum + each, 0);
+}
+
 /** Return the consequence of cancelling a job, and the number of its tasks that are affected. */
 export function cancelBody(trans: TranslationBundle, job: IJob): string {
   const lost = trans.__("Unsaved output of this job is lost.");
-  const going = Object.entries(job.tasks ?? {}).filter(([state]) => !isFinished(state));
-  const count = going.reduce((sum, [, each]) => sum + each, 0);
+  const count = activeTasks(job);
   if (count === 0) {
     return lost;
   }

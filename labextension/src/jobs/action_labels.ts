@@ -1,11 +1,20 @@
 /** Labels of actions on jobs, in the language of the user. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { Act, IFailure, IJob } from "../common/api/objects";
-import { cancelBody, cancelTitle, jobName, problemText } from "../common/labels";
+import type { Act, IActProgress, IFailure, IJob } from "../common/api/objects";
+import { activeTasks, cancelBody, cancelTitle, jobName, problemText } from "../common/labels";
 
-/** Number of names and failures in a list; of the others their number is shown. */
+/** Number of failures in a list; of the others their number is shown. */
 const MAX_LISTED = 8;
+
+/** Number of jobs from which on an action that loses nothing needs a confirmation. */
+const MANY_TO_CONFIRM = 20;
+
+/** Number of jobs in the scrolling list of a confirmation. */
+const MAX_CONFIRMED = 2000;
+
+/** Actions that may need a confirmation. */
+type ConfirmedAct = Exclude<Act, "limit">;
 
 export function actName(trans: TranslationBundle, act: Act): string {
   switch (act) {
@@ -38,6 +47,38 @@ export function actingText(trans: TranslationBundle, act: Act): string {
   }
 }
 
+/** Return the progress of an action on many jobs, or its result. */
+export function actProgressText(trans: TranslationBundle, progress: IActProgress): string {
+  const { act, state, done, total, failed, error } = progress;
+  if (state === "stopping") {
+    return trans.__("Stopping… %1 of %2 jobs are done.", done, total);
+  }
+  if (state === "running") {
+    switch (act) {
+      case "cancel":
+        return trans.__("Cancelling %1 of %2 jobs…", done, total);
+      case "hold":
+        return trans.__("Holding %1 of %2 jobs…", done, total);
+      case "release":
+        return trans.__("Releasing %1 of %2 jobs…", done, total);
+      case "requeue":
+        return trans.__("Requeuing %1 of %2 jobs…", done, total);
+      case "limit":
+        return trans.__("Setting the time limit of %1 of %2 jobs…", done, total);
+    }
+  }
+  const parts = [
+    state === "stopped"
+      ? trans.__("%1: stopped after %2 of %3 jobs.", actName(trans, act), done, total)
+      : trans.__("%1: %2 jobs.", actName(trans, act), total),
+  ];
+  if (failed > 0 && error !== null) {
+    parts.push(trans._n("It failed for %1 job.", "It failed for %1 jobs.", failed));
+    parts.push(problemText(trans, error).replaceAll("\n", " "));
+  }
+  return parts.join(" ");
+}
+
 /** Return the accessible label of a button, with the number of jobs. */
 export function actLabel(trans: TranslationBundle, act: Act, count: number): string {
   switch (act) {
@@ -54,49 +95,103 @@ export function actLabel(trans: TranslationBundle, act: Act, count: number): str
   }
 }
 
-function listed(trans: TranslationBundle, lines: readonly string[]): string[] {
-  const more = lines.length - MAX_LISTED;
+function listed(trans: TranslationBundle, lines: readonly string[], most = MAX_LISTED): string[] {
+  const more = lines.length - most;
   return more > 0
-    ? [...lines.slice(0, MAX_LISTED), trans._n("and %1 more", "and %1 more", more)]
+    ? [...lines.slice(0, most), trans._n("and %1 more", "and %1 more", more)]
     : [...lines];
 }
 
-/** Return the question before jobs end: the title, the consequence, and the labels of the two buttons. */
+/** Return a job as a line of a list: name, ID, and the number of its tasks that the action affects. */
+function jobLine(trans: TranslationBundle, job: IJob): string {
+  const count = activeTasks(job);
+  const tasks = count > 0 ? trans._n("%1 task", "%1 tasks", count) : "";
+  return [jobName(job), job.id ?? "", tasks].filter(Boolean).join(" · ");
+}
+
+/** Return the number of tasks behind the arrays among some jobs; empty without an array. */
+function arraysText(trans: TranslationBundle, jobs: readonly IJob[]): string {
+  const arrays = jobs.filter((job) => activeTasks(job) > 0);
+  const tasks = arrays.reduce((sum, job) => sum + activeTasks(job), 0);
+  return arrays.length === 0
+    ? ""
+    : trans._n(
+        "%1 of them is an array (tasks: %2).",
+        "%1 of them are arrays (tasks: %2).",
+        arrays.length,
+        tasks,
+      );
+}
+
+function consequence(trans: TranslationBundle, act: ConfirmedAct): string {
+  switch (act) {
+    case "cancel":
+      return trans.__("Unsaved output of these jobs is lost.");
+    case "requeue":
+      return trans.__("The jobs stop now and start again. Unsaved work will be lost.");
+    case "hold":
+      return trans.__("Held jobs do not start until they are released.");
+    case "release":
+      return trans.__("Released jobs start when resources are free.");
+  }
+}
+
+/** Whether an action needs a confirmation: work is lost, or many jobs change that cannot be told apart afterwards. */
+export function needsConfirmation(act: Act, jobs: readonly IJob[]): act is ConfirmedAct {
+  return (
+    act === "cancel" || act === "requeue" || (act !== "limit" && jobs.length >= MANY_TO_CONFIRM)
+  );
+}
+
+/** Return the question before an action: the title, the consequence, the jobs, and the labels of the two buttons. */
 export function actQuestion(
   trans: TranslationBundle,
-  act: "cancel" | "requeue",
+  act: ConfirmedAct,
   jobs: readonly IJob[],
-): { title: string; body: string; keep: string; end: string } {
+): { title: string; body: string; items: string[]; keep: string; end: string } {
   const [job] = jobs;
-  if (act === "cancel" && jobs.length === 1 && job !== undefined) {
-    const end = trans.__("Cancel the job");
-    return {
-      title: cancelTitle(trans, job),
-      body: cancelBody(trans, job),
-      keep: trans.__("Keep it"),
-      end,
-    };
+  const end = actLabel(trans, act, jobs.length);
+  const keep = jobs.length === 1 ? trans.__("Keep it") : trans.__("Keep them");
+  if (jobs.length === 1 && job !== undefined) {
+    return act === "cancel"
+      ? {
+          ...{ title: cancelTitle(trans, job), body: cancelBody(trans, job), items: [], keep },
+          end: trans.__("Cancel the job"),
+        }
+      : {
+          ...{ title: `${end}?`, body: consequence(trans, act), keep, end },
+          items: [jobLine(trans, job)],
+        };
   }
-  const names = jobs.map((each) => `${each.id ?? ""} ${jobName(each)}`.trim());
-  const lost =
-    act === "cancel"
-      ? trans.__("Unsaved output of these jobs is lost.")
-      : trans.__("The jobs stop now and start again. Unsaved work will be lost.");
   return {
-    title: `${actLabel(trans, act, jobs.length)}?`,
-    body: [lost, ...listed(trans, names)].join("\n"),
-    keep: jobs.length === 1 ? trans.__("Keep it") : trans.__("Keep them"),
-    end: actLabel(trans, act, jobs.length),
+    title: `${end}?`,
+    body: [consequence(trans, act), arraysText(trans, jobs)].filter(Boolean).join(" "),
+    items: listed(
+      trans,
+      jobs.map((each) => jobLine(trans, each)),
+      MAX_CONFIRMED,
+    ),
+    keep,
+    end,
   };
 }
 
-/** Return the jobs on which an action failed and the reasons, a line each. */
+/** Return the jobs on which an action failed and the reasons: a line for each reason, with the number of its jobs. */
 export function failureLines(trans: TranslationBundle, failures: readonly IFailure[]): string[] {
+  const groups = new Map<string, { first: string; text: string; count: number }>();
+  for (const { job, problem } of failures) {
+    const name = job.id ?? jobName(job);
+    const text = problemText(trans, problem).replaceAll("\n", " ");
+    const reason = text.replaceAll(name, "");
+    const group = groups.get(reason) ?? { first: name, text, count: 0 };
+    groups.set(reason, { ...group, count: group.count + 1 });
+  }
   return listed(
     trans,
-    failures.map(
-      ({ job, problem }) =>
-        `${job.id ?? jobName(job)}: ${problemText(trans, problem).replaceAll("\n", " ")}`,
+    [...groups.values()].map(({ first, text, count }) =>
+      count === 1
+        ? `${first}: ${text}`
+        : trans.__("%1 jobs, for example %2: %3", count, first, text),
     ),
   );
 }

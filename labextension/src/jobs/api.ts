@@ -1,6 +1,7 @@
 /** Requests of the model of the jobs to the agent. */
 import type {
   Act,
+  IActProgress,
   ICluster,
   IJob,
   IOutcome,
@@ -18,6 +19,10 @@ export interface IJobsApi extends IPromptsApi {
   job(cluster: string, job: string): Promise<IJob>;
   /** Apply an action to jobs, by key or ID; each has a result of its own. `limit` is a time limit. */
   act(cluster: string, act: Act, jobs: readonly string[], limit?: string): Promise<IOutcome[]>;
+  /** Actions on many jobs that run, and results that no page has shown. */
+  acts(cluster: string): Promise<IActProgress[]>;
+  /** Stop an action before its next command; one that has ended leaves the list. */
+  stopAct(cluster: string, id: string): Promise<IActProgress>;
   tasks(cluster: string, job: string): Promise<ITaskRows>;
   steps(cluster: string, job: string): Promise<IJob[]>;
   /** Log in; resolves after the login, which may wait for the user. */

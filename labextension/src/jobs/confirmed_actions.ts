@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Act, IJob } from "../common/api/objects";
 import { confirmEnd } from "../common/dialogs";
 import type { IJobsModel } from "../common/jobs_model";
-import { actQuestion } from "./action_labels";
+import { actQuestion, needsConfirmation } from "./action_labels";
 import { enterTimeLimit } from "./job_dialogs";
 
 /** Apply an action to jobs, after the user has confirmed a loss of work or entered the time limit. */
@@ -17,9 +17,9 @@ export async function actOnJobs(
   if (jobs.length === 0) {
     return;
   }
-  if (act === "cancel" || act === "requeue") {
-    const { title, body, keep, end } = actQuestion(trans, act, jobs);
-    if (!(await confirmEnd(title, body, keep, end))) {
+  if (needsConfirmation(act, jobs)) {
+    const { title, body, items, keep, end } = actQuestion(trans, act, jobs);
+    if (!(await confirmEnd(title, body, keep, end, items))) {
       return;
     }
   }

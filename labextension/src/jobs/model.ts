@@ -1,10 +1,19 @@
 /** Model of the jobs, kept up to date by the event stream of the agent. No DOM, no requests of its own. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
-import type { Act, ICluster, IFailure, IJob, IProblem, IPrompt } from "../common/api/objects";
+import type {
+  Act,
+  IActProgress,
+  ICluster,
+  IFailure,
+  IJob,
+  IProblem,
+  IPrompt,
+} from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
 import {
   identity,
+  isActProgress,
   isCluster,
   isJob,
   isReached,
@@ -19,6 +28,7 @@ import { PromptQueue } from "../logins/prompt_queue";
 import type { IJobsApi } from "./api";
 import { EventSubscription } from "./event_subscription";
 import { PendingActions } from "./pending_actions";
+import { RunningActs } from "./running_acts";
 import { JobStore, MAX_OLDER } from "./store";
 
 /** Time in which changes of many jobs are gathered, in milliseconds. */
@@ -55,6 +65,7 @@ export class JobsModel extends Model implements IJobsModel {
   private readonly _options: Required<IModelOptions>;
   private readonly _store = new JobStore();
   private readonly _actions: PendingActions;
+  private readonly _runningActs: RunningActs;
   private _clusters = new Map<string, ICluster>();
   private _reconnected: string | null = null;
   private _connection: Connection = "paused";
@@ -89,6 +100,7 @@ export class JobsModel extends Model implements IJobsModel {
       },
       isKnown: (job) => this._store.has(job),
     });
+    this._runningActs = new RunningActs(options.api);
     this._subscription = new EventSubscription({
       ...{ api: options.api, prompts: this._promptQueue },
       ...{ sleep: this._options.sleep, random: this._options.random },
@@ -143,6 +155,10 @@ export class JobsModel extends Model implements IJobsModel {
 
   get failures(): readonly IFailure[] {
     return this._actions.failures;
+  }
+
+  get runningActs(): readonly IActProgress[] {
+    return this._runningActs.all;
   }
 
   get now(): number {
@@ -210,6 +226,11 @@ export class JobsModel extends Model implements IJobsModel {
 
   async act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void> {
     this._problem = await this._actions.act(act, jobs, limit);
+    this._changed.emit();
+  }
+
+  async stopAct(act: IActProgress): Promise<void> {
+    this._problem = await this._runningActs.stop(act);
     this._changed.emit();
   }
 
@@ -282,6 +303,7 @@ export class JobsModel extends Model implements IJobsModel {
     const tables = await Promise.allSettled(
       reached.map(({ id }) => api.jobs(id, this._store.maxFinished)),
     );
+    await this._runningActs.load(reached.map(({ id }) => id));
     const failed = tables.find((each) => each.status === "rejected");
     if (failed !== undefined && tables.every(({ status }) => status === "rejected")) {
       throw failed.reason;
@@ -323,6 +345,8 @@ export class JobsModel extends Model implements IJobsModel {
       this._store.put([data]);
       this._emitSoon();
       return;
+    } else if (event === "act" && isActProgress(data)) {
+      this._runningActs.receive(data);
     } else if (event === "cluster" && isCluster(data)) {
       const known = this._clusters.get(data.id);
       this._applyCluster(data);

@@ -11,6 +11,7 @@ import { connectionText, silentCluster } from "../common/labels";
 import { AllResources } from "../resources/view";
 import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
+import { ActProgress } from "./act_progress";
 import { Clusters } from "./cluster_list";
 import { asCsv } from "./table/columns";
 import { JobsTable } from "./table/table_model";
@@ -58,6 +59,7 @@ function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
   return (
     <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
       <Toolbar {...{ table, trans, acts }} isNarrow={acts.widen !== undefined} />
+      <ActProgress {...{ model, trans }} />
       {lines.length === 0 ? (
         // Without a connection nothing is known; the reason stands above.
         <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>

@@ -34,6 +34,7 @@ class Own {
   readonly connection = "live";
   readonly problem = null;
   readonly failures = [];
+  readonly runningActs = [];
   readonly prompts = [];
   readonly now = 100;
   pendingAct = (): null => null;

@@ -2,6 +2,7 @@
 import { expect, vi } from "vitest";
 
 import type {
+  IActProgress,
   ICluster,
   IJob,
   IOutcome,
@@ -42,6 +43,7 @@ export function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
 export class Agent implements IJobsApi {
   table: IJob[] = [];
   known = [CLUSTER];
+  running: IActProgress[] = [];
   waiting: IPrompt[] = [];
   clockOffset = 0;
   opened = 0;
@@ -95,6 +97,18 @@ export class Agent implements IJobsApi {
         };
       }),
     );
+  }
+
+  async acts(cluster: string): Promise<IActProgress[]> {
+    return Promise.resolve(this.running.filter((each) => each.cluster === cluster));
+  }
+
+  async stopAct(_cluster: string, id: string): Promise<IActProgress> {
+    this.asked.push(`stop ${id}`);
+    const found = this.running.find((each) => each.id === id);
+    return found
+      ? Promise.resolve({ ...found, state: "stopping" })
+      : Promise.reject(new RequestError({ status: 409, detail: "The action has ended." }));
   }
 
   async tasks(_cluster: string, reference: string): Promise<ITaskRows> {

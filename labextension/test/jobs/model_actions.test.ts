@@ -1,8 +1,18 @@
+import { nullTranslator } from "@jupyterlab/translation";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
+import type { IActProgress } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
+import {
+  actProgressText,
+  actQuestion,
+  failureLines,
+  needsConfirmation,
+} from "../../src/jobs/action_labels";
 import type { JobsModel } from "../../src/jobs/model";
 import { Agent, CLUSTER, Desk, job } from "./fixtures";
+
+const trans = nullTranslator.load("jupyter_slurm");
 
 describe("what the model does with jobs", () => {
   let desk: Desk;
@@ -115,5 +125,78 @@ describe("what the model does with jobs", () => {
     await model.act("limit", model.jobs, "4:00:00");
     expect(agent.asked.at(-1)).toBe("limit 1 on local 4:00:00");
     expect(model.pendingAct(model.jobs[0]!)).toBeNull();
+  });
+
+  it("shows the progress of an action on many jobs, also after a reload, and stops it", async () => {
+    const agent = new Agent();
+    const act: IActProgress = {
+      ...{ id: "a1", cluster: "local", act: "cancel", state: "running", unread: false },
+      ...{ total: 1000, done: 350, failed: 0, error: null },
+    };
+    agent.running = [act];
+    model = await desk.live(agent);
+    const told = (): string[] => model.runningActs.map((each) => actProgressText(trans, each));
+    expect(told()).toEqual(["Cancelling 350 of 1000 jobs…"]);
+    await model.stopAct(act);
+    expect(agent.asked.at(-1)).toBe("stop a1");
+    expect(told()).toEqual(["Stopping… 350 of 1000 jobs are done."]);
+    const failed = { failed: 2, error: { detail: "Job 7 was not cancelled: Access denied." } };
+    const over = { ...act, ...failed, state: "stopped" as const, done: 400, unread: true };
+    agent.send("act", over);
+    await vi.waitFor(() => {
+      expect(told()).toEqual([
+        "Cancel: stopped after 400 of 1000 jobs. It failed for 2 jobs. Job 7 was not cancelled: Access denied.",
+      ]);
+    });
+    agent.running = [];
+    await model.stopAct(over); // has ended, and another page has dismissed it
+    expect([told(), model.problem]).toEqual([[], null]);
+    agent.send("act", act);
+    await vi.waitFor(() => {
+      expect(told()).toHaveLength(1);
+    });
+    agent.send("act", { ...over, unread: false }); // its page has the answer
+    await vi.waitFor(() => {
+      expect(told()).toEqual([]);
+    });
+  });
+
+  it("says one reason of many failures once, with their number", () => {
+    const failures = ["11", "12", "13"].map((id) => ({
+      job: job(id, "PENDING"),
+      problem: {
+        detail: `Job ${id} was not cancelled: ${id === "13" ? "Access denied" : "busy"}.`,
+      },
+    }));
+    expect(failureLines(trans, failures)).toEqual([
+      "2 jobs, for example 11: Job 11 was not cancelled: busy.",
+      "13: Job 13 was not cancelled: Access denied.",
+    ]);
+  });
+
+  it("lists the jobs of a confirmation, one a line, arrays with the tasks that the action affects", () => {
+    const jobs = [
+      job("7", "RUNNING", { name: "fit" }),
+      job("8", "PENDING", { name: "sweep", tasks: { PENDING: 1000, RUNNING: 9, COMPLETED: 5 } }),
+    ];
+    const { title, body, items } = actQuestion(trans, "cancel", jobs);
+    expect(title).toBe("Cancel 2 jobs?");
+    expect(body).toBe("Unsaved output of these jobs is lost. 1 of them is an array (tasks: 1009).");
+    expect(items).toEqual(["fit · 7", "sweep · 8 · 1009 tasks"]);
+    const many = Array.from({ length: 25 }, (_, at) => job(String(at), "PENDING"));
+    expect((["hold", "release"] as const).map((act) => needsConfirmation(act, many))).toEqual([
+      true,
+      true,
+    ]);
+    expect([needsConfirmation("hold", jobs), needsConfirmation("limit", many)]).toEqual([
+      false,
+      false,
+    ]);
+    const held = actQuestion(trans, "hold", many);
+    expect([held.end, held.items.length, held.body]).toEqual([
+      "Hold 25 jobs",
+      25,
+      "Held jobs do not start until they are released.",
+    ]);
   });
 });

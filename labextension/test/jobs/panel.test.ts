@@ -60,6 +60,7 @@ function model(jobs: IJob[]): IJobsModel {
     pending: 1,
     now: 60,
     failures: [],
+    runningActs: [],
     pendingAct: () => null,
   } as unknown as IJobsModel;
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.errors import CommandMissing, JobNotFound, Throttled, TransportError, UsageError
+from jupyter_slurm.errors import CommandMissing, JobError, JobNotFound, Throttled, TransportError, UsageError
 from jupyter_slurm.services.clusters import housekeeping
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -178,29 +178,67 @@ async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path)
 
 
 @pytest.mark.here_only("commands like any other, which are tried there")
-async def test_many_jobs_are_cancelled_by_one_command_also_if_the_caller_goes_away(desk, monkeypatch):
+async def test_many_jobs_are_cancelled_by_few_commands_with_a_stop_also_if_the_caller_goes_away(desk, monkeypatch):
     """More jobs than the rate limit allows commands, all of a terminal; the caller is a page that is loaded again."""
     by_hand = "for i in $(seq 300); do sbatch --parsable --hold -o /dev/null --wrap true; done"
     jobs = subprocess.check_output(["sh", "-c", by_hand], env=desk.env, cwd="/", text=True).split()
     assert len(jobs) == 300
     await desk.until(jobs[-1], lambda j: j["state"] == "PENDING")
     of = desk.core.cluster(desk.id)
-    run, commands = of.client.act, []
+    run, commands, may_run = of.client.act, [], asyncio.Event()
 
     async def counted(argv):
         commands.append(argv)
+        await may_run.wait()
         return await run(argv)
 
+    async def pending():
+        listed = await of.client.query(["squeue", "--noheader", "--states=PENDING", "--format=%i"])
+        return set(jobs) & set(listed.decode().split())
+
+    async def begin():
+        commands.clear()
+        may_run.clear()
+        asked = asyncio.create_task(of.actions.act("cancel", jobs))
+        while not commands:
+            await asyncio.sleep(0)
+        return asked
+
+    async def is_over():
+        async with asyncio.timeout(60):
+            while any(each["state"] in ("running", "stopping") for each in of.actions.progress.list_to_api()):
+                await asyncio.sleep(0.1)
+
     monkeypatch.setattr(of.client, "act", counted)
-    asked = asyncio.create_task(of.actions.act("cancel", jobs))
-    while not commands:
-        await asyncio.sleep(0)
-    asked.cancel()
-    pending = ["squeue", "--noheader", "--states=PENDING", "--format=%i"]
-    async with asyncio.timeout(60):
-        while set(jobs) & set((await of.client.transport.run(pending)).stdout.decode().split()):
-            await asyncio.sleep(0.1)
-        await desk.until(jobs[0], lambda j: j["state"] == "CANCELLED")
+    asked = await begin()
+    (shown,) = of.actions.progress.list_to_api()
+    assert [shown[name] for name in ("act", "state", "total", "done", "failed")] == ["cancel", "running", 300, 0, 0]
+    assert of.actions.progress.stop(shown["id"])["state"] == "stopping"
+    may_run.set()
+    left = {each["job"]: each["error"]["detail"] for each in await asked if each["error"]}
+    assert set(left) == await pending()
+    assert 0 < len(left) < 300
+    assert set(left.values()) == {f"Job {job} was not cancelled: the action was stopped." for job in left}
+    assert of.actions.progress.list_to_api() == []  # the caller has the answer
+    with pytest.raises(JobError, match="has ended"):
+        of.actions.progress.stop(shown["id"])
+
+    (await begin()).cancel()
+    (shown,) = of.actions.progress.list_to_api()
+    of.actions.progress.stop(shown["id"])
+    may_run.set()
+    await is_over()
+    left = await pending()
+    (told,) = of.actions.progress.list_to_api()  # nobody has the answer
+    assert (told["state"], told["total"] - told["done"]) == ("stopped", len(left))
+    of.actions.progress.stop(told["id"])
+    assert of.actions.progress.list_to_api() == []
+
+    (await begin()).cancel()
+    may_run.set()
+    await is_over()
+    assert (await pending(), of.actions.progress.list_to_api()) == (set(), [])
+    await desk.until(jobs[0], lambda j: j["state"] == "CANCELLED")
     assert [argv[0] for argv in commands] == ["scancel"]
 
 

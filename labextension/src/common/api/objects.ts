@@ -67,6 +67,9 @@ export interface IFailure {
   readonly problem: IProblem;
 }
 
+/** The progress of an action on many jobs. */
+export type IActProgress = Omit<ApiSchemas["Act"], "error"> & { readonly error: IProblem | null };
+
 /** The tasks of an array, a row each. */
 export type ITaskRows = Pick<ApiSchemas["Tasks"], "columns" | "rows">;
 

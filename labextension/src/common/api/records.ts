@@ -1,5 +1,5 @@
 /** Records of the agent: checks of their type, their identity and their order. */
-import type { ICluster, IJob, IPrompt, ITaskRows } from "./objects";
+import type { IActProgress, ICluster, IJob, IPrompt, ITaskRows } from "./objects";
 
 const identities = new WeakMap<IJob, string>();
 
@@ -64,6 +64,10 @@ export function isJob(data: unknown): data is IJob {
 
 export function isCluster(data: unknown): data is ICluster {
   return typeof data === "object" && data !== null && "id" in data && "poll" in data;
+}
+
+export function isActProgress(data: unknown): data is IActProgress {
+  return typeof data === "object" && data !== null && "act" in data && "total" in data;
 }
 
 export function isPrompt(data: unknown): data is IPrompt {

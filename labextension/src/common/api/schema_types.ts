@@ -697,6 +697,24 @@ export interface components {
             } | null;
             readonly error?: components["schemas"]["Problem"] | null;
         };
+        readonly Act: {
+            readonly id: string;
+            readonly cluster: string;
+            /** @enum {unknown} */
+            readonly act: "cancel" | "hold" | "release" | "requeue" | "limit";
+            /** @enum {unknown} */
+            readonly state: "running" | "stopping" | "stopped" | "finished";
+            /** @description Number of jobs */
+            readonly total: number;
+            /** @description Number of jobs that were handled */
+            readonly done: number;
+            /** @description Number of jobs among them that Slurm left as they were */
+            readonly failed: number;
+            /** @description The first of those failures */
+            readonly error: components["schemas"]["Problem"] | null;
+            /** @description Whether it has ended, and its client did not wait for the result */
+            readonly unread: boolean;
+        };
         readonly Tasks: {
             /** @description task, state, exit_code, signal, start_time, end_time, nodes, reason; others may come */
             readonly columns: readonly string[];
