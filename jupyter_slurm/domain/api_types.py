@@ -69,6 +69,7 @@ __all__ = [
     "Names",
     "OpenSessionResponse",
     "Option",
+    "OptionProblem",
     "Options",
     "Preview",
     "Problem",
@@ -500,6 +501,13 @@ class KernelPlace(TypedDict):
     stage: str | None
 
 
+class OptionProblem(TypedDict):
+    option: str
+    scope: str
+    limit: str
+    text: str
+
+
 class Estimate(TypedDict):
     start: float | None
     cpus: int | None
@@ -513,6 +521,7 @@ class Preview(TypedDict):
     script: str
     warnings: NotRequired[Sequence[str]]
     doubts: NotRequired[Sequence[str]]
+    problems: NotRequired[Sequence[OptionProblem]]
     estimate: NotRequired[Estimate]
 
 

@@ -213,7 +213,7 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     """For an accepted job as a warning, for a refused one as the hint of the error."""
     taken = kernel.ok("%%sbatch --hold\n#!/bin/sh\n#SBATCH -n 65\ntrue")
     assert re.fullmatch(
-        r"Warning: The job needs 65 CPUs, but there are 64 in partition devwork\. \(facts as of \d\d:\d\d\)\n",
+        r"Warning: The job needs 65 CPUs, but there are 64 in partition devwork\. \(checked \d\d:\d\d\)\n",
         taken.stderr,
     )
     refused = kernel.run("%%sbatch -p arndu\n#!/bin/sh\ntrue")
@@ -222,7 +222,7 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     python = kernel.run("%%sbatch -p arandu --gres gpu:a100:9 python=/usr/bin/python3\nprint()")  # requested before
     assert (python.error, python.stderr) == ("SubmitRefused", "")
     assert python.traceback.count("at most 8 a100 GPUs") == 1
-    assert "facts as of" not in kernel.ok("%%sbatch --hold -n 64\n#!/bin/sh\ntrue").stderr
+    assert "(checked " not in kernel.ok("%%sbatch --hold -n 64\n#!/bin/sh\ntrue").stderr
     for line in ("%salloc -p arandu --gres gpu:a100:9", "%srun -p arandu --gres gpu:a100:9 hostname"):
         assert "at most 8 a100 GPUs" in kernel.run(line).traceback
     held = kernel.ok("%salloc -p arandu --hold -N 2 as=big")

@@ -7,9 +7,9 @@ Uncertain reasons are left out. Sources: sbatch(1), slurm.conf(5), sacctmgr(1).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from jupyter_slurm.domain.advice.capacity import size_warnings
+from jupyter_slurm.domain.advice.capacity import FeasibilityWarning, size_warnings
 from jupyter_slurm.domain.cluster_facts import Facts, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import Association, Qos
@@ -20,21 +20,6 @@ from jupyter_slurm.errors import ParseError
 __all__ = ["FeasibilityWarning", "feasibility_warnings"]
 
 _NONE: Final = ("", "(null)", "N/A", "None", "NONE")
-
-
-class FeasibilityWarning(NamedTuple):
-    """A reason why a job could not run.
-
-    Attributes
-    ----------
-    text : str
-        A sentence, with a request that would fit.
-    is_about_names : bool
-        Whether the warning is void if sbatch accepts the job: the name was created meanwhile.
-    """
-
-    text: str
-    is_about_names: bool = False
 
 
 def feasibility_warnings(facts: Facts, request: Request) -> list[FeasibilityWarning]:
@@ -60,10 +45,7 @@ def feasibility_warnings(facts: Facts, request: Request) -> list[FeasibilityWarn
     if partitions and not unknown:
         found += _check_access(facts, request, partitions)
         found += _check_time(facts, request, partitions)
-        found += [
-            FeasibilityWarning(*one)
-            for one in size_warnings(facts, request, partitions, is_moved=_is_moved(facts, request))
-        ]
+        found += size_warnings(facts, request, partitions, is_moved=_is_moved(facts, request))
     return found
 
 
@@ -89,7 +71,9 @@ def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[F
         return ([facts.default_partition] if facts.default_partition else []), []
     known = {one.name: one for one in facts.partitions}
     wrong = [name for name in names if name not in known] if known else []
-    unknown = [FeasibilityWarning(f"There is no partition {name}.{nearest(name, known)}", True) for name in wrong]
+    unknown = [
+        FeasibilityWarning(f"There is no partition {name}.{nearest(name, known)}", True, "partition") for name in wrong
+    ]
     return [known[name] for name in names if name in known], unknown
 
 
@@ -101,16 +85,18 @@ def _check_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarni
         return
     accounts = list(dict.fromkeys(one.account for one in mine))
     if account and account.lower() not in map(str.lower, accounts):
-        yield FeasibilityWarning(f"You have no account {account} on this cluster.{nearest(account, accounts)}", True)
+        text = f"You have no account {account} on this cluster.{nearest(account, accounts)}"
+        yield FeasibilityWarning(text, True, "account")
     elif qos and "qos" in enforced and facts.qos:
         names = [one.name for one in facts.qos]
         usable = list(dict.fromkeys(name for one in _associations(mine, account) for name in one.qos))
         if qos.lower() not in map(str.lower, names):
-            yield FeasibilityWarning(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True)
+            yield FeasibilityWarning(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True, "qos")
         elif usable and qos.lower() not in map(str.lower, usable):
             yield FeasibilityWarning(
                 f"Your account {_account(mine, account)} may not use the QOS {qos}, but it may use: {some(usable)}.",
                 True,
+                "qos",
             )
 
 
@@ -162,7 +148,8 @@ def _check_access(facts: Facts, request: Request, partitions: Sequence[Partition
     if _is_out(facts, reasons, partitions):
         others = [one.name for one in facts.partitions if _accepts_job(facts, request, one)]
         instead = f" Partitions that accept it: {some(others)}." if others else ""
-        yield FeasibilityWarning(" ".join(dict.fromkeys(reasons)) + instead)
+        option = next((word.lower() for word in ("account", "QOS") if f" of the {word} " in reasons[0]), "partition")
+        yield FeasibilityWarning(" ".join(dict.fromkeys(reasons)) + instead, option=option)
 
 
 def _is_out(facts: Facts, against: Sequence[object], partitions: Sequence[Partition]) -> bool:
@@ -253,14 +240,17 @@ def _check_time(facts: Facts, request: Request, partitions: Sequence[Partition])
     if qos is not None and not any("partitiontimelimit" in one.flags for one in qos):
         short = [one for one in partitions if one.max_time is not None and seconds > one.max_time]
         if _is_out(facts, short, partitions):
-            yield FeasibilityWarning(f"{written} is more than {_limits(short)}.{_longer(facts, request, partitions)}")
+            text = f"{written} is more than {_limits(short)}.{_longer(facts, request, partitions)}"
+            longest = format_time_limit(max(one.max_time or 0 for one in short))
+            yield FeasibilityWarning(text, False, "time", "partition", longest)
     asked = request.chosen.get("qos")
     mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
     has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)
     is_held_to = "limits" in facts.setting_words("AccountingStorageEnforce") and not has_other
     if mine and mine.max_wall is not None and seconds > mine.max_wall and is_held_to:
+        limit = format_time_limit(mine.max_wall)
         yield FeasibilityWarning(
-            f"{written} is more than the QOS {mine.name} allows ({format_time_limit(mine.max_wall)})."
+            f"{written} is more than the QOS {mine.name} allows ({limit}).", False, "time", "qos", limit
         )
 
 

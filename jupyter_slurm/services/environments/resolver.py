@@ -122,6 +122,13 @@ class Environments:
         UsageError
             The environment does not exist, or cannot be activated on the login node: nothing was submitted.
         """
+        try:
+            return await self._prepare(requested, context)
+        except UsageError as error:
+            error.details["option"] = "env"  # a form shows it beside that field
+            raise
+
+    async def _prepare(self, requested: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
         environment = await self._find_environment(requested["env"] or "", context)
         if requested["kind"] not in ("python", "session", "kernel"):
             return PreparedEnvironment(environment, None)
@@ -150,6 +157,7 @@ class Environments:
                 hint=f"{there}. You can also give the directory of a venv or conda environment "
                 "(env=~/venvs/torch) or a container image (env=docker://NAME:TAG, or its path). See "
                 f"{page_url('how-to/choose-an-environment')}",
+                scope="unknown",
             )
         told: dict[str, Any] = dict(known[requested])
         if "image" in told:
@@ -184,6 +192,7 @@ class Environments:
             ),
             hint="Give env= the directory of a venv or conda environment, the name of an environment, a "
             "SIF file, the directory of an unpacked image, or docker://NAME:TAG.",
+            scope="file" if path in there else "missing",
         )
 
     def _contained(self, name: str, text: Mapping[str, Any]) -> Environment:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jupyter_slurm.domain.advice.capacity import FeasibilityWarning
 from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.advice.site_advice import advised
 from jupyter_slurm.domain.cluster_facts import Facts
@@ -26,6 +27,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.profile_tables import AdviceTable
 
 __all__ = ["ClusterFacts", "FeasibilityWarnings"]
@@ -50,11 +52,20 @@ class FeasibilityWarnings:
         Warnings that remain valid if sbatch accepts the job.
     is_old : bool
         Whether the facts are wrong if sbatch accepts the job.
+    reasons : tuple of FeasibilityWarning
+        The same reasons, one by one.
     """
 
     refused: str = ""
     collected: tuple[str, ...] = ()
     is_old: bool = False
+    reasons: tuple[FeasibilityWarning, ...] = ()
+
+    def problems(self) -> list[api.OptionProblem]:
+        """Return the reasons by option, for a form."""
+        return [
+            {"option": one.option, "scope": one.scope, "limit": one.limit, "text": one.text} for one in self.reasons
+        ]
 
 
 class ClusterFacts:
@@ -125,10 +136,10 @@ class ClusterFacts:
             return FeasibilityWarnings()
         if not found:
             return FeasibilityWarnings()
-        since = f"(facts as of {_clock_time(facts.collected_at, self._clock())})"
+        since = f"(checked {_clock_time(facts.collected_at, self._clock())})"
         refused = " ".join([*(doubt.text for doubt in found), since])
         taken = tuple(f"{doubt.text} {since}" for doubt in found if not doubt.is_about_names)
-        return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found))
+        return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found), tuple(found))
 
     async def get(self, timeout: float) -> Facts | None:
         """Return the facts; if there are none, wait at most ``patience`` seconds."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.queries.start_estimate import parse_start_estimate
+from jupyter_slurm.services.inventory.facts import FeasibilityWarnings
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable, unanswered
 from jupyter_slurm.services.submission import sbatch_execution
 from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
@@ -21,7 +22,9 @@ __all__ = ["estimate"]
 _QUEUE_TIMEOUT_S = 0.5  # seconds to wait in the queue of requests: each request uses up a job ID
 
 
-async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, cluster: str) -> api.Estimate:
+async def estimate(
+    client: SlurmClient, plan: Plan, context: Context, timeout: float, known: FeasibilityWarnings
+) -> api.Estimate:
     """Ask Slurm for an estimate.
 
     Parameters
@@ -34,7 +37,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         Context in which sbatch runs.
     timeout : float
         Seconds.
-    cluster : str
+    known : FeasibilityWarnings
         Known reasons against the job.
 
     Returns
@@ -62,7 +65,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
             raise error
         stderr = done.stderr.replace(b"allocation failure: ", b"")
         answer = SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv)
-        raise sbatch_execution.refusal(answer, argv, cluster, context.env)
+        raise sbatch_execution.refusal(answer, argv, known, context.env)
     said = printable(decode_output(done.stdout + done.stderr))
     found = parse_start_estimate(said)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import jupyter_warnings
@@ -13,6 +14,9 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.submission.sbatch_plan import Plan, PlanRequest
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Preflight"]
 
@@ -64,6 +68,28 @@ class Preflight:
                         f"{request.written(option)}: only jobs of cluster {own} can be followed.",
                         hint="Leave it out, or use a site profile of that cluster: `%slurm use NAME`.",
                     )
+
+    async def folder_problems(self, plan: Plan) -> list[api.OptionProblem]:
+        """Return the problem of the folder of a session that the login node does not have.
+
+        It prevents no submission: a folder may exist on the nodes only.
+        """
+        record, storage = plan.record, self._where.storage
+        wanted = record.session.dir if record.session is not None else None
+        if not wanted or _is_contained(plan) or record.stage is not None or storage.get("home_on_nodes") is False:
+            return []
+        path = self._where.home + wanted[1:] if wanted == "~" or wanted.startswith("~/") else wanted
+        path = posixpath.normpath(posixpath.join(record.work_dir or self._where.home, path))
+        inside = posixpath.join(path, ".")
+        try:
+            found = await self._transport.stat_all([path, inside])
+        except SlurmError:
+            return []
+        if inside in found:
+            return []
+        scope, lack = ("file", "is not a folder") if path in found else ("missing", "does not exist")
+        text = f"The folder {printable(path)} {lack} on {self._where.host}."
+        return [{"option": "dir", "scope": scope, "limit": "", "text": text}]
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
         """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""

@@ -25,6 +25,7 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT, blamed_variables
 from jupyter_slurm.services.environments.resolver import is_failure
+from jupyter_slurm.services.inventory.facts import FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.slurm.unreachable_controller import is_silence
@@ -87,6 +88,23 @@ _HINTS = (
         "MaxArraySize of the cluster (`%scontrol show config`) has changed, run the cell again.",
     ),
     ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
+)
+
+# Words of a refusal that blame one option, and its long name.
+_BLAMED = (
+    ("--time", "time"),
+    ("time limit", "time"),
+    ("--mem", "mem"),
+    ("memory", "mem"),
+    ("--gpus", "gpus"),
+    ("generic resource", "gpus"),
+    ("gres", "gpus"),
+    ("--cpus-per-task", "cpus-per-task"),
+    ("cpu count", "cpus-per-task"),
+    ("qos", "qos"),
+    ("account", "account"),
+    ("partition", "partition"),
+    ("job-name", "job-name"),
 )
 
 
@@ -219,7 +237,10 @@ def absence(answer: SbatchAnswer | None) -> SlurmError:
 
 
 def refusal(
-    answer: SbatchAnswer, argv: Sequence[str], cluster: str = "", env: Mapping[str, str] | None = None
+    answer: SbatchAnswer,
+    argv: Sequence[str],
+    known: FeasibilityWarnings | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> SlurmError:
     """Return the error of a refusal by sbatch.
 
@@ -229,7 +250,7 @@ def refusal(
         Answer of sbatch.
     argv : sequence of str
         Its command line.
-    cluster : str
+    known : FeasibilityWarnings, optional
         Reasons known before.
     env : mapping, optional
         Its environment. A variable that sbatch reads in place of an option is named if the refusal fits it.
@@ -241,18 +262,23 @@ def refusal(
             hint="List the available modules with `module avail` on the cluster.",
         )
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
+    option = next((name for sign, name in _BLAMED if sign in said.lower()), "")
     blamed = blamed_variables("sbatch", said, env or {}, _named_options(argv))
+    hint = known.refused if known is not None else ""
     if blamed:
         names = [word.partition("=")[0] for word in blamed]
         said += f" ({', '.join(blamed)}{ENVIRONMENT})"
         removed = "; ".join(f"del os.environ[{name!r}]" for name in names)
-        cluster = f"Remove it with `import os; {removed}`, or type the option on the line."
+        hint = f"Remove it with `import os; {removed}`, or type the option on the line."
     return SubmitRefused(
         f"sbatch refused the job: {said}",
-        hint=cluster or _hint(said, argv),
+        hint=hint or _hint(said, argv),
         argv=list(argv),
         exit_code=answer.exit_code,
         stderr=printable(decode_output(answer.stderr)),
+        said=said,
+        option=option,
+        problems=known.problems() if known is not None else [],
     )
 
 

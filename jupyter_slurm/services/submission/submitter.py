@@ -149,6 +149,7 @@ class Submitter:
         if is_elsewhere and not self._facts.check_submission(plan.requests).refused:
             await self._preflight.check_cluster(plan)
         await self.prepare()
+        warnings += [problem["text"] for problem in await self._preflight.folder_problems(plan)]
         warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._submit_directory(plan, request.context, warnings)
         if folder := (requested.get("origin") or {}).get("folder"):
@@ -210,15 +211,17 @@ class Submitter:
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
         """Return the planned submission, with ``test_only`` also its estimated start."""
         doubts = self._facts.check_submission(plan.requests)
+        folder = await self._preflight.folder_problems(plan)
         shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
             "script": printable(plan.script.decode("utf-8", "surrogateescape")),
             "warnings": warnings,
             "doubts": [doubts.refused] if doubts.refused else [],
+            "problems": [*doubts.problems(), *folder],
         }
         if request.asked.get("test_only"):
             longest = self._settings.submit_timeout
-            shown["estimate"] = await estimate(self._client, plan, request.context, longest, doubts.refused)
+            shown["estimate"] = await estimate(self._client, plan, request.context, longest, doubts)
         return shown
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
@@ -363,7 +366,7 @@ class Submitter:
                 self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLANATION_TIMEOUT_S) is not None:
                 warnings = self._facts.check_submission(plan.requests)
-            raise sbatch_execution.refusal(answer, plan.argv, warnings.refused, context.env)
+            raise sbatch_execution.refusal(answer, plan.argv, warnings, context.env)
         else:
             self._settler.start(entry, plan, context)
 

@@ -218,7 +218,7 @@ describe("what is free, in the form", () => {
 describe("what speaks against a form", () => {
   it("stands at the field where it can be changed, one for each that is shown", () => {
     const doubts = [
-      "--time=9:00:00 is more than partition arandu allows (02:00:00). (facts as of 09:01)",
+      "--time=9:00:00 is more than partition arandu allows (02:00:00). (checked 09:01)",
       "--gpus=9 is more than all nodes in partition arandu have: 8 GPUs.",
       "--gres=gpuu:1 is no GPU.",
       "There is no QOS urgnt. Did you mean urgent?",

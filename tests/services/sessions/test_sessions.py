@@ -117,6 +117,7 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     await desk.until(early["key"], lambda job: job["session"]["state"] == "starting")
     await desk.core.sessions.end(desk.id, early["key"])
     assert any("/usr/bin/python3 has no Jupyter." in said for said in bare["warnings"])  # a node may find another one
+    assert any("no/such 'folder' does not exist on " in said for said in lost["warnings"])
     over = await desk.finished(lost["key"])
     assert (over["state"], over["session"]["state"]) == ("FAILED", "ended")
     assert re.fullmatch(r"\S+ has no folder .*/no/such 'folder'\.", over["error"]["detail"])
@@ -131,6 +132,27 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     told = await desk.until(later["key"], lambda job: job["estimated_start"])
     assert told["session"]["state"] == "pending"
     assert 3500 < told["estimated_start"] - told["submit_time"] < 3700
+
+
+async def test_a_form_has_the_problems_of_a_folder_and_an_environment_before_the_launch(desk: Any) -> None:
+    """They are looked for where Slurm's commands run."""
+    wide = Path(desk.folder, "a folder")
+    wide.mkdir()
+    (wide / "file").touch()
+
+    async def problems(**more: Any) -> list[tuple[str, str]]:
+        asked = {**launch(desk, "-p", "arandu", "--nodes=1", **more), "dry_run": True}
+        shown = await desk.core.sessions.launch(desk.id, asked)
+        return [(one["option"], one["scope"]) for one in shown["problems"]]
+
+    assert await problems() == await problems(dir=str(wide)) == await problems(dir="~") == []
+    assert await problems(dir=f"{wide}/file") == [("dir", "file")]
+    assert await problems(dir=f"{wide}/no such", env="docker://python:3.12") == []  # the container has other folders
+    assert await problems(dir="~/no such") == [("dir", "missing")]
+    for env, scope in {str(wide): "file", f"{wide}/none": "missing", "nowhere": "unknown"}.items():
+        with pytest.raises(UsageError) as refused:
+            await problems(env=env)
+        assert (refused.value.details["option"], refused.value.details["scope"]) == ("env", scope)
 
 
 @pytest.mark.root

@@ -83,6 +83,26 @@ SAID = [
     (["-M", "arandu", "-N", "3"], "--nodes=3 asks for 3 nodes, but the number of nodes in partition devwork is 2."),
     (["-w", "dgx01"], "Node dgx01 is not in partition devwork. It is in: arandu."),
 ]
+# Options, and the problem that a form shows beside the field: option, owner of the limit, limit.
+AT_FIELDS = [
+    (["-p", "arndu"], ("partition", "", "")),
+    (["-A", "c4a"], ("account", "", "")),
+    (["-q", "urgnt"], ("qos", "", "")),
+    (["-p", "others"], ("account", "", "")),
+    (["-p", "closed"], ("partition", "", "")),
+    (["-p", "arandu", "-q", "urgent"], ("qos", "", "")),
+    (["-p", "arandu", "-t", "3:00:00"], ("time", "partition", "02:00:00")),
+    (["-q", "urgent", "-t", "2:00:00"], ("time", "qos", "01:00:00")),
+    (["-p", "arandu", "-G", "9"], ("gpus", "partition", "8")),
+    (["-p", "arandu", "-G", "h100:1"], ("gpus", "", "")),
+    (["-G", "1"], ("gpus", "partition", "0")),
+    (["-p", "arandu", "--gpus-per-node=9"], ("gpus", "node", "8")),
+    (["-N", "1", "-c", "17"], ("cpus-per-task", "node", "16")),
+    (["-n", "33"], ("cpus-per-task", "partition", "32")),
+    (["-N", "1", "-n", "20"], ("cpus-per-task", "node", "16")),
+    (["--mem", "65G"], ("mem", "node", "64G")),
+    (["-p", "small", "--mem=1001"], ("mem", "node", "1000M")),
+]
 FINE = [
     [],
     ["-p", "arandu,devwork", "-t", "3:00:00"],
@@ -160,11 +180,21 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
         wrong = {}
         for options, said in [*SAID, *((options, "") for options in FINE)]:
             told, is_refused = await _told(desk, options)
-            if (told == "") != (said == "") or said not in told or (said and "(facts as of " not in told):
+            if (told == "") != (said == "") or said not in told or (said and "(checked " not in told):
                 wrong[" ".join(options)] = told
             elif bool(said) != is_refused:
                 wrong[" ".join(options)] = "Slurm sees it otherwise"
         assert not wrong, "\n".join(f"{line}: {told}" for line, told in wrong.items())
+        for options, expected in AT_FIELDS:
+            problems = (await desk.submit(SCRIPT, *options, dry_run=True))["problems"]
+            found = [(one["option"], one["scope"], one["limit"]) for one in problems]
+            assert found == [expected], options
+        with pytest.raises(SubmitRefused) as refused:
+            await desk.submit(SCRIPT, "-p", "arandu", "-G", "9")
+        assert [one["limit"] for one in refused.value.details["problems"]] == ["8"]
+        with pytest.raises(SubmitRefused) as refused:
+            await desk.submit(SCRIPT, "-t", "4 hours")
+        assert refused.value.details["option"] == "time"
         conf = limited.slurm_conf
         conf.write_text(conf.read_text().replace("EnforcePartLimits=ANY", "EnforcePartLimits=NO"))
         limited.run("scontrol", "reconfigure")

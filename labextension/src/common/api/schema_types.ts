@@ -539,7 +539,19 @@ export interface components {
             readonly warnings?: readonly string[];
             /** @description Why it would be refused or never run, from what is known of the cluster */
             readonly doubts?: readonly string[];
+            /** @description The same one by one, for a form that shows each beside its field, and a folder that the login node does not have */
+            readonly problems?: readonly components["schemas"]["OptionProblem"][];
             readonly estimate?: components["schemas"]["Estimate"];
+        };
+        /** @description Why a value would be refused or never run. Also in the details of a refusal, as problems */
+        readonly OptionProblem: {
+            /** @description Long name of an option of sbatch, or a keyword (dir, env); empty, where it is about several */
+            readonly option: string;
+            /** @description Whose limit it exceeds: partition, node, qos. Of a folder: missing, or file. Else empty */
+            readonly scope: string;
+            /** @description That limit as sbatch takes it */
+            readonly limit: string;
+            readonly text: string;
         };
         /** @description Where nothing but what sbatch said is known, the rest is null */
         readonly Estimate: {
