@@ -124,8 +124,7 @@ class Tracker:
         """Set names and output files; a job that is missing in the records has no known name any more."""
         found = {record.id.job: record for record in records}
         for entry in self.nameless():
-            if entry.id is not None and entry.latest is not None:
-                detail = found.get(entry.id.job, entry.latest)
+            if entry.id is not None and (detail := found.get(entry.id.job, entry.latest)) is not None:
                 entry.slurm.learn_detail(replace(detail, name=detail.name or ""))
                 self.publish(entry)
 
@@ -195,9 +194,8 @@ class Tracker:
         for known in {id(entry), id(self._first(entry))}:
             for event in self._listeners.get(known, ()):
                 event.set()
-        told = self.to_api(entry) if self.bus.listeners and not entry.is_step else None
-        if told is not None:
-            self.bus.publish("job", told)
+        if self.bus.listeners and not entry.is_step and (job := self.to_api(entry)) is not None:
+            self.bus.publish("job", job)
 
     def to_api(self, entry: TrackedJob) -> api.Job | None:
         """Return a job in the form of the API; None after an error, which must not affect other jobs."""
@@ -252,9 +250,8 @@ class Tracker:
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
-        for number in [number for number, group in groups.items() if all(map(is_refused, group))]:
-            if number not in self._by_number:
-                del groups[number]  # sbatch has said so
+        for number in [n for n, group in groups.items() if n not in self._by_number and all(map(is_refused, group))]:
+            del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
