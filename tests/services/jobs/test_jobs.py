@@ -239,7 +239,8 @@ async def test_many_jobs_are_cancelled_by_few_commands_with_a_stop_also_if_the_c
     await is_over()
     assert (await pending(), of.actions.progress.list_to_api()) == (set(), [])
     await desk.until(jobs[0], lambda j: j["state"] == "CANCELLED")
-    assert [argv[0] for argv in commands] == ["scancel"]
+    assert {argv[0] for argv in commands} == {"scancel"}
+    assert len(commands) < 20  # a slow Slurm has fewer jobs in a command
 
 
 @pytest.mark.here_only("commands like any other, which are tried there")
