@@ -262,6 +262,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     monkeypatch.setattr(client, "act", counted)
 
     async def act(what, *jobs, time_limit=None):
+        client.singles.return_tokens(client.singles._burst)  # the poller has asked for names of other jobs
         answers = {each["job"]: each for each in await desk.core.cluster(desk.id).actions.act(what, jobs, time_limit)}
         assert tuple(answers) == jobs
         said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}
@@ -284,7 +285,6 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     await act("cancel", part)  # the step does not exist, and Slurm may report that
     assert (await desk.job(others[0]))["state"] == "PENDING"
     commands.clear()
-    client.singles.return_tokens(client.singles._burst)
 
     said, now = await act("hold", waiting, array, over, "999999")
     assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} has ended (COMPLETED).")
