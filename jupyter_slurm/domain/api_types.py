@@ -510,6 +510,7 @@ class OptionProblem(TypedDict):
 
 class Estimate(TypedDict):
     start: float | None
+    clock_offset: NotRequired[float]
     cpus: int | None
     nodes: str | None
     partition: str | None
@@ -591,6 +592,7 @@ class Job(TypedDict):
     submit_time: NotRequired[float | None]
     start_time: NotRequired[float | None]
     end_time: NotRequired[float | None]
+    clock_offset: NotRequired[float]
     exit_code: NotRequired[int | None]
     signal: NotRequired[int | None]
     partition: NotRequired[str | None]
@@ -844,6 +846,7 @@ class Queue(TypedDict):
     said: str
     interval: float
     user: str
+    clock_offset: NotRequired[float]
     is_private: bool
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.allocation_card import job_name
 from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
+from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.widgets.base import calm
@@ -61,7 +61,7 @@ def progress(data: api.Job) -> str:
     start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
     said = ""
     if runs(data) and start:
-        used = max(0.0, time.time() - start)
+        used = max(0.0, present_time(data) - start)
         if limit:
             said = f'<progress style="{_BAR}" aria-label="time used" value="{min(used, limit):.0f}" max="{limit}">'
             said += "</progress> "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from typing import TYPE_CHECKING, cast
 
 import ipywidgets
@@ -12,6 +11,7 @@ from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.render.job_card import duration, facts, is_finished, notes, state_as_html
+from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.session_card import end_note, is_session_open, session_path, session_state
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.sessions.launch import WORDS, launch
@@ -190,5 +190,5 @@ def _as_html(data: api.Job) -> str:
 def _has_just_failed(data: api.Job) -> bool:
     return (
         data.get("state") not in ("COMPLETED", "CANCELLED")
-        and time.time() - (data.get("end_time") or 0.0) < _FAILED_SHOWN_S
+        and present_time(data) - (data.get("end_time") or 0.0) < _FAILED_SHOWN_S
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.domain.states import ENDING_STATES
@@ -39,7 +39,7 @@ def remaining_time(data: api.Job) -> float | None:
     start, limit = data.get("start_time"), data.get("time_limit")
     if data.get("state") != "RUNNING" or not start or not limit:
         return None
-    return max(0.0, float(start) + float(limit) - time.time())
+    return max(0.0, float(start) + float(limit) - present_time(data))
 
 
 def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:

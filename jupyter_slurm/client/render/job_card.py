@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
+from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.rank_fold import fold
 from jupyter_slurm.client.render.session_card import session_facts, session_notes, state_text
 from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
@@ -129,14 +130,19 @@ def facts(data: api.Job) -> list[str]:
         said.append(f"on {data['nodes']}")
     if data.get("partition"):
         said.append(f"partition {data['partition']}")
-    now, start, end, submitted = time.time(), data.get("start_time"), data.get("end_time"), data.get("submit_time")
+    now, start, end, submitted = (
+        present_time(data),
+        data.get("start_time"),
+        data.get("end_time"),
+        data.get("submit_time"),
+    )
     if is_finished(data):
         if start and end and has_run(data):
             said.append(_used(data, end - start))
         said += [] if is_released(data) else _end(data)
     elif start and data.get("state") != "PENDING":
         said.append(f"running for {duration(now - start)}")
-    elif submitted:
+    elif submitted := data.get("submit_time"):
         said.append(f"waiting for {duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from jupyter_slurm.client.render.present_time import present_time
+
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
@@ -86,7 +88,7 @@ def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
         said.append(str(session["server"]))
     limit, start = data.get("time_limit"), data.get("start_time")
     if limit and start and is_session_open(data):
-        said.append(f"{duration(max(0.0, start + limit - time.time()))} left")
+        said.append(f"{duration(max(0.0, start + limit - present_time(data)))} left")
     return said
 
 
@@ -121,7 +123,7 @@ def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
     session = data.get("session")
     if not session or not (ends := session.get("ends")):
         return ""
-    left = duration(max(0.0, ends - time.time()))
+    left = duration(max(0.0, ends - present_time(data)))
     if session.get("resume"):
         return f"Warning: in {left} it begins anew, and what its kernels have in memory is lost."
     return f"Warning: it ends in {left}, with all that runs in it."
@@ -130,9 +132,9 @@ def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
 def start_note(data: api.Job) -> str:
     """Return the estimated start of a pending job; empty if unknown."""
     start = data.get("estimated_start")
-    if data.get("state") != "PENDING" or not start or start <= time.time():
+    if data.get("state") != "PENDING" or not start or start <= present_time(data):
         return ""
-    day = "%H:%M" if start < time.time() + 43_200 else "%Y-%m-%d %H:%M"
+    day = "%H:%M" if start < present_time(data) + 43_200 else "%Y-%m-%d %H:%M"
     return "Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start))
 
 

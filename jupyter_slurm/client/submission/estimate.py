@@ -44,6 +44,7 @@ class Estimate:
         self.nodes: str | None = data.get("nodes")
         self.partition: str | None = data.get("partition")
         self.message: str = data["said"]
+        self._clock_offset = data.get("clock_offset") or 0.0
 
     def __repr__(self) -> str:
         if self.start is None:
@@ -52,9 +53,8 @@ class Estimate:
         cpus = f", with {self.cpus} CPU{'' if self.cpus == 1 else 's'}" if self.cpus else ""
         return printable(f"Earliest start: {self._start_text(self.start)}{where}{cpus}. Nothing was submitted.")
 
-    @staticmethod
-    def _start_text(start: datetime.datetime) -> str:
-        left = start.timestamp() - time.time()
+    def _start_text(self, start: datetime.datetime) -> str:
+        left = start.timestamp() - time.time() - self._clock_offset
         if left < _SOON_S:
             return "now"
         is_today = start.date() == datetime.datetime.now().astimezone().date()

@@ -30,6 +30,7 @@ from jupyter_slurm.services.jobs.runner_events import RunnerEvents
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.cluster_clock import ClockOffset
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.job_staging import Staging
@@ -92,7 +93,7 @@ def compose_cluster(
     events = RunnerEvents(tracker, scan, steps.apply_start, poller.wake)
     leases = Leases(tracker)
     jobs = JobCatalog(sources, steps, location.user)
-    inventory = Inventory(client, location, jobs.count_run, clock)
+    inventory = Inventory(client, location, jobs.count_run, clock, lambda: tracker.clock_offset)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(
@@ -127,7 +128,8 @@ def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentCo
     tracker = Tracker(location.id, client, ClusterFolder(location.folder), agent.store, agent.bus, agent.clock)
     scan = JobDirectoryScan(tracker)
     history = JobHistory(client, tracker, agent.settings.history_days)
-    queue = PolledQueue(client, tracker, scan, agent.bus, history)
+    clock = ClockOffset(transport, agent.clock) if location.is_remote else None
+    queue = PolledQueue(client, tracker, scan, agent.bus, history, clock)
     longest = max(location.min_poll_interval, agent.settings.poll_longest)
     poller = Poller(queue, min_interval=location.min_poll_interval, max_interval=longest, memory=queue.memory)
     return JobSources(client, tracker, scan, queue, poller, JobChecks(client, tracker, poller.wake), history)

@@ -12,6 +12,7 @@ from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, job_memory
+from jupyter_slurm.services.slurm.cluster_clock import ClockOffset
 
 __all__ = ["PolledQueue"]
 
@@ -29,18 +30,28 @@ class PolledQueue:
         Its listeners show jobs on a screen.
     history : JobHistory
         Keeps the jobs that the queue does not show any more.
+    clock : ClockOffset, optional
+        Compares the clock of a remote cluster with that of this computer.
     """
 
     def __init__(
-        self, client: SlurmClient, tracker: Tracker, scan: JobDirectoryScan, bus: EventBus, history: JobHistory
+        self,
+        client: SlurmClient,
+        tracker: Tracker,
+        scan: JobDirectoryScan,
+        bus: EventBus,
+        history: JobHistory,
+        clock: ClockOffset | None = None,
     ) -> None:
-        self._client, self._tracker, self._scan, self._bus, self._history = client, tracker, scan, bus, history
+        self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
+        self._history, self._clock = history, clock
         self._memory: float | None = None  # unknown as yet
 
     async def poll_once(self) -> bool:
         """Read the job directories and the queue; return whether any job has changed."""
         await self._scan.refresh()
         changed = await self._tracker.poll()
+        await self._compare_clocks()
         if self._memory is None and self._unreported():
             self._memory = await self._read_memory()
         if self._bus.is_watched or self._client.singles.is_ready(_RESERVED_QUERIES):
@@ -63,6 +74,15 @@ class PolledQueue:
             for entry in self._tracker.active()
             if entry.id is not None
         )
+
+    async def _compare_clocks(self) -> None:
+        """Note by how much the clock of a remote cluster is ahead, for durations until now."""
+        if self._clock is not None and await self._clock.refresh():
+            self._tracker.clock_offset = self._clock.seconds
+            for entry in self._tracker.all_entries():
+                entry.slurm.clock_offset = self._clock.seconds
+                if not entry.is_finished:
+                    self._tracker.publish(entry)
 
     def memory(self) -> float:
         """Return for how many seconds the end of a job is known that only the queue shows; infinite if there is none.

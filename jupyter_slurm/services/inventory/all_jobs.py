@@ -42,6 +42,8 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         Seconds between two queries as set by the site, if more than 30.
     clock, monotonic : callable, optional
         Seconds since the epoch, and monotonic seconds.
+    clock_offset : callable, optional
+        Returns by how many seconds the clock of the cluster is ahead.
     """
 
     subject = "what is in the queue"
@@ -54,9 +56,10 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         interval: float,
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
+        clock_offset: Callable[[], float] = lambda: 0.0,
     ) -> None:
         super().__init__(max(_CACHE_AGE_S, interval), clock=clock, monotonic=monotonic)
-        self._client, self._user = client, user
+        self._client, self._user, self._clock_offset = client, user, clock_offset
 
     async def to_api(self, *, wait: float) -> api.Queue:
         """Return the jobs of other users in the form of the API; see :meth:`SharedQuery._current_answer`."""
@@ -65,6 +68,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
             "asked_at": known.requested_at,
             **standing,
             "interval": self._interval,
+            "clock_offset": self._clock_offset(),
             "user": printable(self._user),
             "is_private": known.is_private,
             "columns": list(COLUMNS),

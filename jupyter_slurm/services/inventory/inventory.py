@@ -27,6 +27,8 @@ class Inventory:
         Returns how many jobs of the user ran in a period, as far as jupyter_slurm knows.
     clock : callable
         Seconds since the epoch.
+    clock_offset : callable
+        Returns by how many seconds the clock of the cluster is ahead of that one.
     """
 
     def __init__(
@@ -35,11 +37,12 @@ class Inventory:
         location: ClusterLocation,
         count_known: Callable[[float, float], int],
         clock: Callable[[], float],
+        clock_offset: Callable[[], float],
     ) -> None:
         user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
-        self.all_jobs = AllJobs(client, user, interval=interval, clock=clock)
+        self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
         self.usage = UsageReports(client, user, cost=cost, count_known=count_known, clock=clock)
 
     async def stop(self) -> None:

@@ -253,7 +253,7 @@ class TrackedJob:
         """Update the job from the runner's start sign."""
         if self.is_finished or self.state.is_running:
             return False
-        self.start_time = self.start_time or now
+        self.start_time = self.start_time or now + self.slurm.clock_offset
         return self.set_state(JobState("RUNNING"), now)
 
     def note_running(self, *, again: bool = False) -> bool:

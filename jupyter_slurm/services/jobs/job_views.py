@@ -112,6 +112,8 @@ class SlurmView:
         When the job was last seen running.
     tasks_read, tasks_saved : bool, float
         Whether the tasks in the job directory were read; ``tasks_saved`` is the time of the last write.
+    clock_offset : float
+        Seconds by which the cluster's clock is ahead of the agent's.
     """
 
     latest: JobRecord | None = None
@@ -126,6 +128,7 @@ class SlurmView:
     seen_running: float | None = None
     tasks_read: bool = False
     tasks_saved: float = 0.0
+    clock_offset: float = 0.0
 
     def lose_sight(self, now: float) -> None:
         """Record that the state is unknown since ``now``."""

@@ -148,6 +148,8 @@ def _times(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
         "start_time": entry.start_time,
         "estimated_start": latest.start_time if latest and entry.state.is_pending else None,
         "end_time": entry.end_time,
+        # Before Slurm has shown or started the job, its only time is of the agent.
+        "clock_offset": entry.slurm.clock_offset if entry.slurm.submitted or entry.start_time else 0.0,
     }
 
 

@@ -96,7 +96,7 @@ def _end(entry: TrackedJob) -> float | None:
     if not limit or not entry.start_time:
         return None
     end = entry.start_time + float(limit)
-    return end if is_near_limit(end - time.time(), limit) else None
+    return end if is_near_limit(end - time.time() - entry.slurm.clock_offset, limit) else None
 
 
 def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionStep]:
@@ -111,7 +111,7 @@ def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionS
     # Slurm shows equal times for a withdrawn job
     has_begun = not (entry.is_finished and entry.start_time == entry.end_time)
     times = {
-        "submitted": record.created if record else None,
+        "submitted": record.created + entry.slurm.clock_offset if record else None,
         "pending": entry.slurm.submitted,
         "starting": begun if has_begun else None,
         "ready": ready,

@@ -83,6 +83,7 @@ class Tracker:
         self._by_number: dict[int, TrackedJob] = {}
         self.in_queue: set[int] = set()  # numbers of the jobs that the last query of the queue showed
         self._missing: dict[int, float] = {}
+        self.clock_offset = 0.0  # seconds by which the cluster's clock is ahead
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
         self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each active job found in a directory
@@ -109,6 +110,7 @@ class Tracker:
 
     def add(self, entry: TrackedJob) -> None:
         """Add a job."""
+        entry.slurm.clock_offset = self.clock_offset
         if entry.key is not None:
             self.entries[entry.key] = entry
         if entry.id is not None:
@@ -254,6 +256,7 @@ class Tracker:
             del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
+            entry.slurm.clock_offset = self.clock_offset
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])
             differs |= entry.update_from_slurm(groups[number], self.clock())

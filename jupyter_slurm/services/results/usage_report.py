@@ -119,7 +119,7 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: 
     if not usage.tres and entry.id is not None:
         told = [record for record in await client.find_jobs(entry.id) if record.id == entry.id]
         latest = told[0] if told and entry.is_described_by(told) else latest
-    end = entry.end_time if entry.is_finished else now
+    end = entry.end_time if entry.is_finished else now + entry.slurm.clock_offset
     lasted = end - entry.start_time if end is not None and entry.start_time is not None else None
     return replace(
         usage,

@@ -221,7 +221,8 @@ class Submitter:
         }
         if request.asked.get("test_only"):
             longest = self._settings.submit_timeout
-            shown["estimate"] = await estimate(self._client, plan, request.context, longest, doubts)
+            found = await estimate(self._client, plan, request.context, longest, doubts)
+            shown["estimate"] = {**found, "clock_offset": self._tracker.clock_offset}
         return shown
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:

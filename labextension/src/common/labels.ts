@@ -6,6 +6,7 @@ import { isLocalProblem } from "./api/problem";
 import { formatDuration } from "./format";
 import { isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
+import { presentTime } from "./time_limit";
 
 /** Return the description of a problem, and on a line of its own the next step where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
@@ -173,7 +174,7 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
 
 /** Return the run time of a job, or its waiting time while it is pending. */
 export function jobTime(job: IJob, now: number): string {
-  const end = isFinished(job.state) ? job.end_time : now;
+  const end = isFinished(job.state) ? job.end_time : presentTime(job, now);
   const pending = stateKind(job.state) === "pending";
   const start = pending ? job.submit_time : job.start_time;
   return start === null || end === null ? "" : formatDuration(end - start);

@@ -5,6 +5,7 @@ import type { IJob } from "../common/api/objects";
 import { formatDuration, formatSize } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
+import { presentTime } from "../common/time_limit";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { IObservedState } from "./model";
 
@@ -87,7 +88,9 @@ export function ending(trans: TranslationBundle, job: IJob): string {
 
 /** Return the start time of a waiting job, as Slurm estimates it; empty where that is not known. */
 export function estimate(trans: TranslationBundle, job: IJob, now: number): string {
-  return stateKind(job.state) === "pending" && job.estimated_start && job.estimated_start > now
+  return stateKind(job.state) === "pending" &&
+    job.estimated_start &&
+    job.estimated_start > presentTime(job, now)
     ? trans.__("Earliest start, by Slurm's estimate: %1.", formatTime(job.estimated_start))
     : "";
 }
@@ -115,12 +118,13 @@ export function remainingTime(
   if (stateKind(job.state) !== "running" || start === null || !limit) {
     return null;
   }
-  const remaining = start + limit - now;
+  const present = presentTime(job, now);
+  const remaining = start + limit - present;
   const isNear = remaining <= Math.min(900, limit / 10);
   const [time, all] = [formatDuration(remaining), formatDuration(limit)];
   return {
     text: trans.__("%1 of %2 left", time, all),
-    used: Math.min(1, Math.max(0, (now - start) / limit)),
+    used: Math.min(1, Math.max(0, (present - start) / limit)),
     warning: isNear ? trans.__("The job ends at its time limit, and unsaved work is lost.") : "",
   };
 }

@@ -24,7 +24,7 @@ export interface IQueueState {
 const NOTHING: IQueueState = { queue: null, jobs: [], problem: null, isLoading: false };
 
 /** Return the jobs of other users as rows of a table; no action on them is possible. */
-function jobsOf(cluster: string, { columns, rows, unknown_since }: IQueue): IJob[] {
+function jobsOf(cluster: string, { columns, rows, unknown_since, clock_offset }: IQueue): IJob[] {
   const places = new Map(columns.map((name, place) => [name, place]));
   const text = (row: readonly unknown[], name: string): string => {
     const value = row[places.get(name) ?? -1];
@@ -42,6 +42,7 @@ function jobsOf(cluster: string, { columns, rows, unknown_since }: IQueue): IJob
       submit_time: number(row, "submit_time"),
       start_time: number(row, "start_time"),
       end_time: null,
+      ...(clock_offset === undefined ? {} : { clock_offset }),
       time_limit: number(row, "time_limit"),
       partition: text(row, "partition"),
       account: text(row, "account"),

@@ -5,6 +5,7 @@ import { formatDuration } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
 import { clusterName, jobName } from "../common/labels";
+import { presentTime } from "../common/time_limit";
 import { isOver, type SessionJob } from "./model";
 
 /** A step of a session: its label, its time, and the time since the step before. */
@@ -102,7 +103,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   const lines: string[] = [];
   if (session.state === "pending") {
     lines.push(job.reason_text || job.reason, job.next_step);
-    if (job.estimated_start && job.estimated_start > now) {
+    if (job.estimated_start && job.estimated_start > presentTime(job, now)) {
       const start = new Date(job.estimated_start * 1000).toLocaleString();
       lines.push(trans.__("Earliest start, by Slurm's estimate: %1.", start));
     }
@@ -113,7 +114,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   }
   lines.push(session.message);
   if (session.ends) {
-    const remaining = formatDuration(session.ends - now);
+    const remaining = formatDuration(session.ends - presentTime(job, now));
     lines.unshift(
       session.resume
         ? trans.__("It starts again in %1. The memory of its kernels will be lost.", remaining)
@@ -143,7 +144,7 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
     return facts;
   }
   if (job.time_limit && job.start_time !== null) {
-    const remaining = formatDuration(job.start_time + job.time_limit - now);
+    const remaining = formatDuration(job.start_time + job.time_limit - presentTime(job, now));
     facts.push(trans.__("%1 left", remaining));
   }
   facts.push(trans.__("ends after %1 without use", formatDuration(job.session.idle)));

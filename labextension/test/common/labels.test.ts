@@ -18,6 +18,8 @@ import {
   statusSummary,
   usersText,
 } from "../../src/common/labels";
+import { remainingSeconds } from "../../src/common/time_limit";
+import { sortKey } from "../../src/jobs/table/columns";
 
 const trans = nullTranslator.load("jupyter_slurm");
 
@@ -103,6 +105,20 @@ describe("a job", () => {
 
   it("has waited since it was submitted, runs since it started, and ran until its end", () => {
     expect(jobTime(waiting, 160)).toBe("1:00");
+    for (const clock_offset of [-3600, 3600]) {
+      // the cluster's clock is an hour off
+      expect(jobTime({ ...waiting, clock_offset }, 160 - clock_offset)).toBe("1:00");
+      const running = {
+        ...waiting,
+        state: "RUNNING",
+        start_time: 150,
+        time_limit: 60,
+        clock_offset,
+      };
+      expect(jobTime(running, 160 - clock_offset)).toBe("0:10");
+      expect(remainingSeconds(running, 160 - clock_offset)).toBe(50);
+      expect(sortKey("time", running, 160 - clock_offset)).toBe(10);
+    }
     expect(jobTime({ ...waiting, state: "RUNNING", start_time: 150 }, 160)).toBe("0:10");
     expect(jobTime({ ...waiting, state: "FAILED", start_time: 150, end_time: 155 }, 999)).toBe(
       "0:05",

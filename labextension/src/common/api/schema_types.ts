@@ -557,6 +557,8 @@ export interface components {
         readonly Estimate: {
             /** @description In seconds since the epoch */
             readonly start: number | null;
+            /** @description Seconds by which the clock of the cluster, which the start is of, is ahead of the agent's */
+            readonly clock_offset?: number;
             readonly cpus: number | null;
             readonly nodes: string | null;
             readonly partition: string | null;
@@ -578,6 +580,8 @@ export interface components {
             readonly submit_time?: number | null;
             readonly start_time?: number | null;
             readonly end_time?: number | null;
+            /** @description Seconds by which the clock of the cluster, which these times are of, is ahead of the agent's */
+            readonly clock_offset?: number;
             /** @description Of what ended by itself; null where a signal ended it, or Slurm did */
             readonly exit_code?: number | null;
             /** @description The signal that ended it */
@@ -955,6 +959,8 @@ export interface components {
             readonly interval: number;
             /** @description The person's name on the cluster, whose own jobs are left out */
             readonly user: string;
+            /** @description Seconds by which the clock of the cluster, which the times of the rows are of, is ahead of the agent's */
+            readonly clock_offset?: number;
             /** @description The site shows a person their own jobs only (PrivateData=jobs), and perhaps those of accounts that they coordinate */
             readonly is_private: boolean;
             /** @description id, tasks, user, state, reason, partition, account, qos, nodes, submit_time, start_time, time_limit; others may come */

@@ -6,6 +6,7 @@ import { numberOf } from "../../common/api/records";
 import { formatDuration } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
 import { jobName, jobTime } from "../../common/labels";
+import { presentTime } from "../../common/time_limit";
 
 /** The columns in their initial order. */
 export const COLUMNS = [
@@ -127,7 +128,7 @@ export function sortKey(column: ColumnId, job: IJob, now: number): number | stri
       return numberOf(job) || last;
     case "time": {
       const from = stateKind(job.state) === "pending" ? job.submit_time : job.start_time;
-      const to = isFinished(job.state) ? job.end_time : now;
+      const to = isFinished(job.state) ? job.end_time : presentTime(job, now);
       return from === null || to === null ? last : to - from;
     }
     case "submitted":
