@@ -134,6 +134,22 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.parametrize("wish", [(), ("--key", "yes", "--no-passphrase")])
+def test_no_key_is_created_for_a_host_that_takes_none(
+    laptop: Any, ssh_host: Callable[..., SshHost], wish: tuple[str, ...]
+) -> None:
+    options = {"PubkeyAuthentication": "no", "PasswordAuthentication": "yes", "UsePAM": "no"}
+    host = ssh_host(name="far-host", options={**options, "AuthenticationMethods": "any"})
+    laptop.write(".ssh/known_hosts", host.known_hosts_lines())
+    words = ("init", "far", "--host", host.address, "--user", host.user, "--jump", "none", *wish)
+    said = laptop.slurm(*words, dialogue=[("Password for", "wrong")])
+    assert f"{host.address} takes no SSH keys. It offers: password" in said.text
+    assert "Create one" not in said.text
+    assert not (laptop.ssh / "id_ed25519").exists()
+
+
+@pytest.mark.root
+@pytest.mark.slow
 def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost]) -> None:
     host = ssh_host(name="far-host")
     laptop.write(".ssh/known_hosts", host.known_hosts_lines())

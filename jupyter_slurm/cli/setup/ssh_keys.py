@@ -33,7 +33,8 @@ def key_bearer(
     passphrase : bool
         Whether a new key gets a passphrase.
     """
-    from jupyter_slurm.services.connections.ssh_keys import keys_for
+    from jupyter_slurm.client.render.terminal import printable
+    from jupyter_slurm.services.connections.ssh_keys import first_methods, keys_for
 
     if name == "no":
         return _skip
@@ -43,8 +44,16 @@ def key_bearer(
         return _skip  # the check of the connection reports the error
     if keys.has_any:
         return lambda client, keyless: _enrol_keys(client, profile.name, keyless, name)
-    names = " and ".join(host.name for host in keys.route)
-    question = f"You have no SSH key. Create one ({keys.path}), and copy the public key to {names}?"
+    names = [host.name for host in keys.route]
+    methods = asyncio.run(first_methods(keys))
+    if methods is not None and "publickey" not in methods:
+        first = printable(names.pop(0))
+        print(
+            f"{first} takes no SSH keys. It offers: {', '.join(map(printable, methods)) or 'a login without a proof'}."
+        )
+        if not names:
+            return _skip
+    question = f"You have no SSH key. Create one ({keys.path}), and copy the public key to {' and '.join(names)}?"
     if keys.path is None or os.path.exists(keys.path) or not (name == "yes" or yes(question, default=True)):
         return _skip
     if not _create_key(keys.path, passphrase=passphrase):

@@ -1,4 +1,4 @@
-"""Check whether a host would accept a key: by a request without a signature, passphrase or code."""
+"""Check whether a host takes keys, and whether it would accept one: without a signature, passphrase or code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any, Final
 
 import paramiko
 
-from jupyter_slurm.transport.ssh.auth.userauth import LoginConnectionLost, SignatureRequested, Userauth
+from jupyter_slurm.transport.ssh.auth.userauth import LoginConnectionLost, LoginRefused, SignatureRequested, Userauth
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.public_keys import key_type, read_line
 from jupyter_slurm.transport.ssh.via_paramiko.connection import tcp
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
 
-__all__ = ["accepts_key"]
+__all__ = ["accepts_key", "offered_methods"]
 
 _PROBE_TIMEOUT_S: Final = 30.0  # seconds
+_OFFER_TIMEOUT_S: Final = 10.0  # seconds: the user waits for a question
 
 
 def accepts_key(hop: HopReport, before: HopReport | None, line: str) -> bool | None:
@@ -58,3 +60,21 @@ def _socket(hop: HopReport, before: HopReport | None) -> Any:
         return tcp(hop.host, _PROBE_TIMEOUT_S)
     target = (hop.host.hostname, hop.host.port)
     return before.transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=_PROBE_TIMEOUT_S)
+
+
+def offered_methods(host: HostConfig) -> tuple[str, ...] | None:
+    """Return the methods of a login that a host offers at first, by a request without one (RFC 4252, section 5.2).
+
+    Blocks. None: unknown, because the host cannot be reached directly, or does not answer.
+    """
+    if host.proxy_command:
+        return None
+    try:
+        with contextlib.closing(paramiko.Transport(tcp(host, _OFFER_TIMEOUT_S))) as transport:
+            transport.start_client(timeout=_OFFER_TIMEOUT_S)
+            auth = Userauth(transport, host.user)
+            auth.request_service()
+            reply = auth.request("none")
+    except (paramiko.SSHException, OSError, EOFError, LoginConnectionLost):
+        return None
+    return tuple(reply.methods) if isinstance(reply, LoginRefused) else ()
