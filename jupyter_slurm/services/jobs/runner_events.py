@@ -42,6 +42,7 @@ class RunnerEvents:
     ) -> None:
         self._tracker, self._shelf, self._on_start, self._request_poll = tracker, shelf, on_start, request_poll
         self._handled: dict[str, float] = {}
+        self._late: dict[str, float] = {}  # signs of an end whose marker has not appeared, since when
 
     @property
     def has_unremoved(self) -> bool:
@@ -57,6 +58,7 @@ class RunnerEvents:
             return
         signs = [sign for name in names if (sign := _EVENT_FILE.fullmatch(name))]
         self._handled = {sign[0]: self._handled[sign[0]] for sign in signs if sign[0] in self._handled}
+        self._late = {sign[0]: self._late[sign[0]] for sign in signs if sign[0] in self._late}
         now = self._tracker.clock()
         for sign in sorted(signs, key=lambda sign: sign["what"] == "ended"):
             if sign[0] not in self._handled:
@@ -104,3 +106,17 @@ class RunnerEvents:
             self._request_poll()  # only the queue has the ends of the components
         elif await tracker.read_end(entry):
             await tracker.finish(entry)
+        elif now - self._late.setdefault(sign[0], now) < _EVENT_MAX_AGE_S and await self._is_awaited(entry):
+            del self._handled[sign[0]]  # read again
+
+    async def _is_awaited(self, entry: TrackedJob) -> bool:
+        """Return whether an end marker, which was written before its sign, has not appeared: NFS keeps directories."""
+        if entry.folder is None:
+            return False
+        try:
+            await self._tracker.client.transport.stat(entry.folder.end_marker(None))
+        except FileNotFoundError:
+            return True
+        except TransportError:
+            return False
+        return False

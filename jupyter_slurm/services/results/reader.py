@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jupyter_slurm.errors import JobOutputMissing, UntrustedFile, UsageError
 from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
+from jupyter_slurm.services.jobdir.output_paths import VALUES
 from jupyter_slurm.services.jobdir.ownership import check_ownership, is_owned
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ResultReader"]
+
+_NFS_CACHE_S: Final = 60.0  # seconds for which an NFS client may not see a new file (acdirmax of nfs(5))
+_CHECK_INTERVAL_S: Final = 1.0
 
 
 class StateChecks(Protocol):
@@ -120,12 +125,34 @@ class ResultReader:
         try:
             if entry.folder and stream not in output.STREAMS and not (offset or limit):
                 await check_ownership(self._transport, entry.folder.path)  # before anything is said of the file
-            return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
+            while True:
+                try:
+                    return await output.read_output(
+                        self._transport, asked, stream, offset, limit, finished=entry.is_finished
+                    )
+                except JobOutputMissing:
+                    if not self._is_late(asked, stream):
+                        raise
+                await asyncio.sleep(_CHECK_INTERVAL_S)
         except UntrustedFile as error:
             raise JobOutputMissing(
                 f"The results of the job were not read: {printable(str(error.details['reason']))}.",
                 hint="Read its text output with job.stdout.",
             ) from None
+
+    def _is_late(self, entry: TrackedJob, stream: str) -> bool:
+        """Return whether a missing file must exist, and NFS may not show it yet: that of a job that has just ended.
+
+        A cell that has succeeded has left its values before. Text output in the job directory is opened by Slurm.
+        """
+        since = 0.0 if entry.state_since is None else entry.state_since
+        is_whole_array = entry.is_array and (entry.id is None or entry.id.task is None)  # it has no file of its own
+        if is_whole_array or entry.exit_code is None or not 0 <= self._clock() - since < _NFS_CACHE_S:
+            return False
+        if stream in output.STREAMS:
+            return entry.folder is not None and (entry.path(stream) or "").startswith(f"{entry.folder.path}/")
+        is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
+        return stream == VALUES and is_asked and entry.exit_code == 0
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:
         """Yield the output and the states of a job until its end."""
