@@ -221,6 +221,10 @@ def test_a_file_is_submitted_with_its_arguments_and_its_name(kernel: Any, home: 
     kernel.ok("count = 2\nfiled = %sbatch 'scripts of mine/job.sh' 'a b' {count}")
     assert kernel.value("filed.wait().stdout") == "2 a b\n"
     assert kernel.value("(filed.name, filed.partition)") == "('job.sh', 'arandu')"
+    for name in ("submit.sh", "übung 1.sh", "-x.sh"):  # the job directory has other files of the first name
+        (home / name).write_text('#!/bin/bash\necho "$SLURM_JOB_NAME"\n')
+        kernel.ok(f"named = %sbatch './{name}'")
+        assert ast.literal_eval(kernel.value("(named.wait().stdout, named.name)")) == (f"{name}\n", name)
     (home / "marked.sh").write_text("\ufeff#!/bin/bash\necho\n")
     assert "begins with a byte order mark" in kernel.run("%sbatch marked.sh").traceback
     kernel.ok("wrapped = %sbatch --wrap 'echo wrapped $SLURM_JOB_ID'")
