@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["Gpus", "Resources", "count_gpus", "standing"]
 
 _MIB: Final = 1 << 20
-# Flags under which a node that is up does not start ordinary jobs now (scontrol(1), "node state"). The backfill
-# scheduler keeps a planned node for another job.
-_BLOCKED_NODE_FLAGS: Final = frozenset(
-    {
-        *("RESERVED", "MAINT", "MAINTENANCE", "PLANNED", "BLOCKED", "COMPLETING", "POWERING_UP", "POWER_UP"),
-        *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT^"),
-    }
+# Flags of a node that starts jobs (scontrol(1), "node state"). All others keep jobs away: the backfill scheduler keeps
+# a planned node for another job, and newer versions of Slurm have more of them.
+_OPEN_NODE_FLAGS: Final = frozenset(
+    {"CLOUD", "DYNAMIC", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "REBOOT_CANCEL", "RESUME", "UNDRAIN"}
 )
-# Flags that matter more than the base state.
+# Flags that matter more than other flags and than the base state.
 _TELLING_NODE_FLAGS: Final = (
     *("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED"),
     *("PLANNED", "BLOCKED", "COMPLETING"),
@@ -107,10 +104,17 @@ class Resources:
         }
 
     @cached_property
-    def _least_memory(self) -> dict[str, int]:
-        """Return by node the memory that a job with one CPU gets by default, in bytes: the least of its partitions."""
+    def _least_memory(self) -> dict[str, int | None]:
+        """Return by node the memory that a job with one CPU gets by default, in bytes: the least of its partitions.
+
+        None: no partition of the node starts jobs.
+        """
         least = {one.name: _default_memory(one) for one in self.partitions}
-        return {node.name: min((least.get(name, 0) for name in node.partitions), default=0) for node in self.nodes}
+        found = {}
+        for node in self.nodes:
+            of_node = [least.get(name, 0) for name in node.partitions] or [0]
+            found[node.name] = min((memory for memory in of_node if memory is not None), default=None)
+        return found
 
     @cached_property
     def _nodes_by_partition(self) -> dict[str, list[Node]]:
@@ -123,20 +127,24 @@ class Resources:
 
 def standing(node: Node) -> str:
     """Return the state of a node in one of Slurm's words: its base state, or a flag that matters more."""
-    return next((flag for flag in _TELLING_NODE_FLAGS if flag in node.flags), node.state)
+    kept = sorted(
+        (flag for flag in node.flags if flag not in _OPEN_NODE_FLAGS),
+        key=lambda flag: (*_TELLING_NODE_FLAGS, flag).index(flag),
+    )
+    return kept[0] if kept else node.state
 
 
-def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int] | None = None) -> list[Gpus]:
+def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int | None] | None = None) -> list[Gpus]:
     """Return the GPUs of nodes by type, those without a type last.
 
     A GPU is free if it is not allocated, no part of it is, and a job could start on its node: up, not kept for another
-    job, with a free CPU and with memory.
+    job, in a partition that is up, with a free CPU and with memory.
 
     Parameters
     ----------
     nodes : iterable of Node
     least_memory : mapping, optional
-        Bytes that a job on a node needs at least, by the node's name.
+        Bytes that a job on a node needs at least, by the node's name. None: its partitions start no jobs.
     """
     total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for node in nodes:
@@ -162,15 +170,22 @@ def _limit(limit: Limit) -> api.ResourcesLimit:
     return cast("api.ResourcesLimit", fields)
 
 
-def _starts_jobs(node: Node, least_memory: int = 0) -> bool:
+def _starts_jobs(node: Node, least_memory: int | None = 0) -> bool:
     """Return whether a job with one CPU and some memory, in bytes, could start on a node now."""
-    is_open = node.is_up and not _BLOCKED_NODE_FLAGS.intersection(node.flags)
+    if least_memory is None:
+        return False
+    is_open = node.is_up and _OPEN_NODE_FLAGS.issuperset(node.flags)
     has_memory = not node.memory or node.memory - node.memory_used >= max(least_memory, 1)
     return is_open and node.cpus_idle > 0 and has_memory
 
 
-def _default_memory(partition: Partition) -> int:
-    """Return the memory of a job with one CPU that asks for none, in bytes; 0 if unknown or all of the node."""
+def _default_memory(partition: Partition) -> int | None:
+    """Return the memory of a job with one CPU that asks for none, in bytes; 0 if unknown or all of the node.
+
+    None: the partition starts no jobs (DOWN, DRAIN, INACTIVE).
+    """
+    if partition.state != "UP":
+        return None
     for name in ("DefMemPerCPU", "DefMemPerNode"):
         if (text := partition.fields.get(name, "")).isdecimal():
             return int(text) * _MIB

@@ -112,7 +112,8 @@ class Node:
     @property
     def is_up(self) -> bool:
         """Return whether jobs can start on the node."""
-        bad = {"DRAIN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "FAIL", "MAINTENANCE", "INVALID_REG"}
+        bad = {"DRAIN", "NOT_RESPONDING", "FAIL", "MAINT", "MAINTENANCE", "INVALID_REG"}
+        bad |= {"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWER_DRAIN"}
         return self.state in ("IDLE", "MIXED", "ALLOCATED") and not bad.intersection(self.flags)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.free_resources import Resources, count_gpus
+from jupyter_slurm.domain.free_resources import Resources, count_gpus, standing
 from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
@@ -174,6 +174,7 @@ def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]])
         replace(node, state="ALLOCATED", cpus_idle=0),
         replace(node, memory=64 << 30, memory_used=64 << 30),
         *(replace(node, flags=(flag,)) for flag in ("PLANNED", "BLOCKED", "COMPLETING", "REBOOT", "POWERING_UP")),
+        *(replace(node, flags=("CLOUD", flag)) for flag in ("POWERED_DOWN", "POWER_DOWN", "POWER_DRAIN", "NEWER_FLAG")),
     ):
         assert all(one.free == 0 for one in count_gpus([other])), other
 
@@ -185,6 +186,23 @@ def test_a_gpu_of_which_a_job_has_a_part_is_not_free(shared: str, used: int) -> 
     node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres("gpu:a100:4,shard:a100:16")))
     (gpus,) = count_gpus([replace(node, gres_used=tuple(parse_gres(f"gpu:a100:0,{shared}")))])
     assert (gpus.used, gpus.free) == (used, 4 - used)
+
+
+def test_a_state_is_the_flag_that_matters_most() -> None:
+    node = Node("n", state="IDLE")
+    told = [("CLOUD",), ("CLOUD", "POWERED_DOWN"), ("PLANNED", "POWERED_DOWN"), ("POWERING_UP", "DRAIN")]
+    assert [standing(replace(node, flags=flags)) for flags in told] == ["IDLE", "POWERED_DOWN", "PLANNED", "DRAIN"]
+
+
+@pytest.mark.parametrize(("states", "free"), [(("DOWN", "UP"), 4), (("DRAIN", "INACTIVE"), 0), (("DOWN", "DOWN"), 0)])
+def test_gpus_of_partitions_that_start_no_jobs_are_not_free(states: tuple[str, str], free: int) -> None:
+    node = Node("n", state="IDLE", cpus=4, cpus_idle=4, gres=tuple(parse_gres("gpu:4")), partitions=("a", "b"))
+    known = Resources(
+        0.0, (node,), tuple(KnownPartition(name, state) for name, state in zip("ab", states, strict=True))
+    )
+    told = known.as_dict()
+    assert [one["free"] for one in told["gpus"]] == [free]
+    assert [one["gpus"][0]["free"] for one in told["partitions"]] == [4 if state == "UP" else 0 for state in states]
 
 
 @pytest.mark.parametrize(("default", "free"), [("8192", 0), ("2048", 4), ("UNLIMITED", 4), ("", 4)])
