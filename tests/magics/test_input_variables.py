@@ -82,3 +82,13 @@ def test_the_variable_of_a_refused_step_is_named(kernel: Any, variable: Any) -> 
     failed = kernel.run("%%remote\n1")
     assert "SLURM_DISTRIBUTION=bogus of the environment" in failed.traceback
     kernel.ok("g.cancel()")
+
+
+def test_a_variable_that_came_with_the_allocation_is_named(kernel: Any, variable: Any) -> None:
+    variable("SLURM_EXCLUSIVE", "no/such")  # srun reads it, sbatch does not
+    kernel.ok("%salloc as=held wait")
+    try:
+        for cell in ("%%srun on=held wait\n#!/bin/sh\ntrue", "%%remote on=held\n1"):
+            assert "SLURM_EXCLUSIVE=no/such" in kernel.run(cell).traceback
+    finally:
+        kernel.ok("held.release()")

@@ -77,7 +77,8 @@ class HeldStep:
         """Return a message with the cell's variables behind a refusal of srun, if any."""
         if not messages or os.path.exists(os.path.join(self.place.folder, "started.json")):
             return []
-        given = {k: v for k, v in (self.request.get("env") or {}).items() if k not in os.environ}
+        # What Slurm has set for the allocation counts over the cell's; equal values have come with the submission.
+        given = {k: v for k, v in (self.request.get("env") or {}).items() if os.environ.get(k, v) == v}
         inputs = load("allocation.input_variables")
         blamed = inputs.blamed_variables("srun", "\n".join(messages), given)
         return [f"{', '.join(blamed)}{inputs.ENVIRONMENT}"] if blamed else []

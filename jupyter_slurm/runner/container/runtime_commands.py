@@ -10,6 +10,7 @@ import os
 import re
 
 LABEL = "jupyter_slurm"
+_AMD_DEVICE = "/dev/kfd"
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _PASSED_VARIABLES = re.compile(
     r"SLURM(D|_(?!JWT))\w*|JUPYTER_SLURM_\w+|MASTER_(ADDR|PORT)|TZ|OMP_NUM_THREADS|ZE_AFFINITY_MASK|(?i:(https?|ftp|no|all)_proxy)"
@@ -184,7 +185,8 @@ def apptainer(
     wish: ContainerRequest, facts: RuntimeFacts, program: str = "apptainer"
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Apptainer or Singularity, and its whole environment, which the container inherits."""
-    argv = [program, "exec", *(["--nv"] if facts.gpus else [])]
+    is_amd = bool(facts.env.get("ROCR_VISIBLE_DEVICES")) and os.path.exists(_AMD_DEVICE)  # Slurm may set both
+    argv = [program, "exec", *(["--rocm"] if is_amd else ["--nv"] if facts.gpus else [])]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse(program, source + target, ",:")
         argv.append(f"--bind={source}:{target}" + (":ro" if is_read_only else ""))

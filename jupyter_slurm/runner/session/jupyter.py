@@ -55,6 +55,8 @@ _NOT_ITS_OWN = (
     *("JPY_", "JUPYTERHUB_", "NOTEBOOK_", "JUPYTER_TOKEN", "JUPYTER_PORT", "JUPYTER_RUNTIME_DIR"),
     *("JUPYTER_SERVER_URL", "JUPYTER_SERVER_ROOT"),
 )
+# Jupyter's own classes for files: what the user sets for one of them counts over the folder of the server.
+_CONTENTS = ("FileContentsManager", "LargeFileManager", "AsyncFileContentsManager", "AsyncLargeFileManager")
 _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
 # Without encryption, other users of the node could read the output of cells on a kernel's port. The server checks for
 # support, because the check takes long.
@@ -131,7 +133,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, dict[str, object]]:
+def configuration(token: str, root: str, base_url: str, runtime: str, *, is_new: bool) -> dict[str, dict[str, object]]:
     """Return the configuration file of Jupyter; ``is_new``: served by jupyter_server, not by notebook < 7."""
     port = proc.random_port()
     told: dict[str, object] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
@@ -139,17 +141,22 @@ def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict
     # Programs on one host name share their cookies, whatever their ports: browsers use a name of the session's own.
     told["local_hostnames"] = ["localhost", own_host(base_url)]
     # The user's own configuration files may set these for another Jupyter.
-    told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
+    told.update(allow_origin="", allow_origin_pat="", allow_credentials=False, disable_check_xsrf=False)
+    told.update(certfile="", keyfile="", client_ca="", ssl_options={}, custom_display_url="", websocket_url="")
+    told.update(
+        runtime_dir=runtime, file_to_run="", shutdown_no_activity_timeout=0
+    )  # the session has a rule of its own
     by_token = {"token": token, "password": "", "password_required": False}
     if not is_new:
         return {"NotebookApp": dict(told, notebook_dir=root, **by_token)}
-    told.update(root_dir=root, sock="")
+    told.update(root_dir=root, preferred_dir=root, sock="")  # Jupyter refuses a preferred folder outside the root
+    contents: dict[str, dict[str, object]] = {name: {"root_dir": root, "preferred_dir": ""} for name in _CONTENTS}
     server = _version("jupyter_server")
     if server and server[1] < (2,):
-        return {"ServerApp": dict(told, **by_token)}
+        return {"ServerApp": dict(told, **by_token), **contents}
     told["identity_provider_class"] = "jupyter_server.auth.identity.PasswordIdentityProvider"
     password = {"hashed_password": "", "password_required": False}
-    return {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": password, "ServerApp": told}
+    return {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": password, "ServerApp": told, **contents}
 
 
 def own_host(base_url: str) -> str:
@@ -213,7 +220,7 @@ class JupyterServer:
         for name, text in kept.items():
             self._write(os.path.join(self.place, name), text)
         config = os.path.join(self.place, "jupyter_config.json")
-        told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
+        told = configuration(self.token, self.root, self.base_url, runtime, is_new=self.is_new)
         if self.module == "jupyterlab" and self.name:
             # A separate layout: otherwise several sessions with one home would open and close the tabs of each other.
             told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}

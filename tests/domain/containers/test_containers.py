@@ -224,6 +224,16 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
     assert "/images/a.sif" in argv
 
 
+def test_apptainer_gets_the_libraries_of_amd_on_a_node_with_such_gpus(monkeypatch, tmp_path):
+    """Without AutoDetect, Slurm sets the variables of both makers."""
+    facts = _facts(gpus=["0"], env={"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"})
+    monkeypatch.setattr(runtime_commands, "_AMD_DEVICE", str(tmp_path / "kfd"))
+    assert "--nv" in runtime_commands.apptainer(_wish(), facts)[0]
+    (tmp_path / "kfd").touch()
+    argv, env = runtime_commands.apptainer(_wish(), facts)
+    assert ("--rocm" in argv, "--nv" in argv, env["ROCR_VISIBLE_DEVICES"]) == (True, False, "0")
+
+
 @pytest.mark.parametrize(
     ("make", "change", "said"),
     [

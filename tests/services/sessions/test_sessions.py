@@ -162,6 +162,9 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
 ) -> None:
     own: dict[str, dict[str, Any]] = {"ServerApp": {"ip": "0.0.0.0", "sock": str(tmp_path / "socket")}}
     own["ServerApp"] |= {"certfile": "/none", "client_ca": "/none", "ssl_options": {"keyfile": "/none"}}
+    own["ServerApp"] |= {"preferred_dir": "/usr", "runtime_dir": str(tmp_path / "none"), "file_to_run": "/etc/fstab"}
+    own["ServerApp"] |= {"websocket_url": "ws://127.0.0.2", "allow_origin_pat": ".*", "allow_credentials": True}
+    own |= {name: {"root_dir": "/usr"} for name in ("FileContentsManager", "AsyncLargeFileManager")}
     own |= {"IdentityProvider": {"token": "known"}, "PasswordIdentityProvider": {"password_required": True}}
     (tmp_path / "jupyter_server_config.d").mkdir()
     for path in ("jupyter_server_config.json", "jupyter_server_config.d/own.json"):
@@ -190,6 +193,10 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
         await desk.core.sessions.rename(desk.id, "one", "first")
         await another.until(told["key"], lambda job: job["label"] == "first")
     token = (Path(told["folder"]) / "serving" / "token").read_text()
+    headers = {"Authorization": f"token {token}", "Origin": "http://127.0.0.3"}
+    listed = httpx.get(f"{told['session']['url']}api/contents", headers=headers, trust_env=False)
+    assert "bin" not in {one["name"] for one in listed.json()["content"]}, "its folder, not /usr"
+    assert "Access-Control-Allow-Credentials" not in listed.headers
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     for path in ("serving/token", "serving/jupyter_config.json", "served.json"):
         assert (Path(told["folder"]) / path).stat().st_mode & 0o77 == 0
