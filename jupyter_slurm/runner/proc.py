@@ -27,6 +27,7 @@ else:
 
 FIRST_PORT, LAST_PORT = 20_000, 32_000  # systems do not assign these automatically
 LISTEN, TIME_WAIT = "0A", "06"  # states of a socket
+_DEFAULT_JOB_NAMES = ("allocation", "jupyter")  # of allocations and sessions
 _MAX_PORT_TRIES = 200
 _END_TIMEOUT_S = 10.0  # seconds to end after SIGTERM
 _PR_SET_PDEATHSIG = 1
@@ -193,3 +194,12 @@ def _is_free(port: int) -> bool:
             if error.errno == errno.EADDRINUSE:  # otherwise the node has no IPv6
                 return False
     return True
+
+
+def be_interactive(env: Any) -> None:
+    """Give a job without a name of the user the name that salloc gives: ``interactive``.
+
+    Libraries such as Lightning know by this name that one process uses the job, not a process of srun for each task.
+    """
+    if env.get("SLURM_JOB_NAME") in _DEFAULT_JOB_NAMES:
+        env["SLURM_JOB_NAME"] = "interactive"

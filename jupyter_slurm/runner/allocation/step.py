@@ -85,6 +85,8 @@ def main() -> int:
         place.suffix = f".rank{rank}"  # separate figures and values for each rank
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
+    if kind in ("kernel", "process"):
+        load("proc").be_interactive(os.environ)
     if kind in ("kernel", "process") or (kind == "python" and os.environ.get("SLURM_STEP_NUM_TASKS") == "1"):
         hide_srun(asked)
     if kind == "kernel":

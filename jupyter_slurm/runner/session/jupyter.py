@@ -175,6 +175,7 @@ def environment() -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_ITS_OWN)}
     if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "/")):
         del env["XDG_RUNTIME_DIR"]  # of the host that submitted the job
+    proc.be_interactive(env)
     return env
 
 

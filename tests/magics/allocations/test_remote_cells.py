@@ -245,8 +245,8 @@ def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
     ran = held.ok(
         f"%%remote python={sys.executable}\nimport subprocess\n"
         f"done = subprocess.run(['/usr/bin/python3', '-c', {program!r}], capture_output=True, text=True)\n"
-        "print(done.stdout, done.stderr)"
+        "import os\nprint(os.environ['SLURM_JOB_NAME'], done.stdout, done.stderr)"
     )
-    assert ran.stdout.split()[-1] == "1"
+    assert ran.stdout.split()[-2:] == ["interactive", "1"]  # the name that salloc gives, too
     held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{program}")
     assert held.value("step.stdout") == "1\n"

@@ -93,8 +93,8 @@ async def test_a_folder_with_names_of_modules_harms_no_session(desk: Any, launch
     told = await launched("-p", "devwork", dir=str(tmp_path), context=context)
     page = Page((await desk.core.sessions.open(desk.id, told["key"]))["page"])
     await page.log_in()
-    said = await run_a_cell(page, "from own_module_of_the_user import answer; print(answer)")
-    assert said == "42\n"
+    cell = "from own_module_of_the_user import answer; import os; print(answer, os.environ['SLURM_JOB_NAME'])"
+    assert await run_a_cell(page, cell) == "42 interactive\n"
 
 
 @pytest.mark.here_only(HERE)
