@@ -150,6 +150,9 @@ class JobCatalog:
             The job is not in the queue, and accounting gave no answer.
         """
         entry = self._tracker.find(reference) or await self._scan.get(reference)
+        if entry is None:
+            await self._history.recall(_HISTORY_S)
+            entry = self._tracker.find(reference)
         if entry is not None:
             check_task(reference, entry)
             if is_shown:

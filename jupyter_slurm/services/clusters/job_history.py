@@ -85,7 +85,17 @@ class JobHistory:
 
     async def refresh(self, patience: float) -> None:
         """Ask accounting if that is due; wait at most so many seconds. A later answer is published."""
+        await self.recall(patience)
         self._start_if_due()
+        await self._wait(patience)
+
+    async def recall(self, patience: float) -> None:
+        """Read, once, what the queue has shown to earlier agents; wait at most so many seconds."""
+        if not self._is_recalled:
+            self._start_recall()
+            await self._wait(patience)
+
+    async def _wait(self, patience: float) -> None:
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
@@ -100,8 +110,8 @@ class JobHistory:
         self._drop_old()
         if self._is_recalled:
             self._store()
-        elif self._task is None and self._kept_s > 0:
-            self._task = asyncio.create_task(self._update(is_asked=False), name="history")
+        else:
+            self._start_recall()
         if is_watched:
             self._start_if_due()
 
@@ -110,6 +120,10 @@ class JobHistory:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start_recall(self) -> None:
+        if self._task is None and self._kept_s > 0:
+            self._task = asyncio.create_task(self._update(is_asked=False), name="history")
 
     def _start_if_due(self) -> None:
         if self._task is None and self._kept_s > 0 and self._clock() >= self._due:
@@ -142,7 +156,7 @@ class JobHistory:
             records = await self._client.accounting.recent(since, await self._client.version())
         except SlurmError as error:
             if has_no_accounting(error):
-                self._due = math.inf
+                self._due = self._asked = math.inf  # it never will
             else:
                 log.info("accounting has no history of %s now: %s", self._tracker.name, error.message)
             return

@@ -112,6 +112,8 @@ async def test_what_was_started_in_a_terminal_overnight(
         history._clock = lambda: time.monotonic() + 3600
         assert (await _listed(desk))[later]["state"] == "COMPLETED"
         assert asked == ["sacct", "sacct"]
+    async with open_desk(forgetful, tmp_path, history_days=0.0) as desk:
+        assert await desk.text(failed) == "the last words\n"  # of an older job by its ID
 
 
 @pytest.mark.here_only("the agent keeps it on its own disk, whatever the way to the cluster")
@@ -136,6 +138,7 @@ async def test_what_was_once_seen_is_kept_with_its_log(
         assert await desk.text(single) == await desk.text(f"{array}_3") == "kept\n"
         assert not {single, array} & set(await _listed(desk, active=True))
     async with open_desk(forgetful, tmp_path) as desk:
+        assert await desk.text(single) == "kept\n"  # before anything is listed, as by a page that is restored
         jobs = await _listed(desk)
         assert {jobs[single]["state"], jobs[array]["state"]} == {"COMPLETED"}
         assert jobs[array]["tasks"] == {"COMPLETED": 2}
