@@ -16,9 +16,11 @@ from jupyter_slurm.errors import UsageError
 __all__ = [
     "Gres",
     "counted",
+    "duration_words",
     "format_memory",
     "format_time_limit",
     "parse_count",
+    "parse_duration",
     "parse_epoch",
     "parse_exit",
     "parse_gres",
@@ -37,6 +39,18 @@ _TIME = re.compile(
     re.ASCII,
 )
 _UNLIMITED: Final = frozenset({"UNLIMITED", "INFINITE", "-1"})
+
+# Units of a time as people write it, in English and Portuguese: labextension/src/common/time_limit.ts has the same.
+_TIME_UNITS: Final = {
+    1: ("s", "sec", "secs", "second", "seconds", "seg", "segundo", "segundos"),
+    60: ("m", "min", "mins", "minute", "minutes", "minuto", "minutos"),
+    3600: ("h", "hr", "hrs", "hour", "hours", "hora", "horas"),
+    86_400: ("d", "day", "days", "dia", "dias"),
+    604_800: ("w", "week", "weeks", "semana", "semanas"),
+}
+_SECONDS_OF: Final = {word: seconds for seconds, words in _TIME_UNITS.items() for word in words}
+_TIME_PART = re.compile(r"(\d{1,6}(?:[.,]\d{1,3})?) ?([a-z]+)(?: |,|\band\b|\be\b)*", re.ASCII)
+_TIME_REST = re.compile(r"(?<=h)(\d{1,2})$", re.ASCII)  # 1h30
 
 # sacct wrote "4Gn" (for a node) and "4Gc" (for a CPU) until 21.08.
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTPE]?)(?:I?B)?([NC]?)", re.ASCII | re.IGNORECASE)
@@ -88,6 +102,57 @@ def parse_time_limit(text: str) -> int | None:
     minutes = part.get("dm", part.get("hm", part.get("minutes", 0)))
     seconds = part.get("ds", part.get("hs", part.get("seconds", 0)))
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_duration(text: str) -> int | None:
+    """Parse a time as people write it, or in any of Slurm's forms.
+
+    Parameters
+    ----------
+    text : str
+        ``4h``, ``4 hours``, ``30 min``, ``1d 2h``, ``1h30``, ``1.5 h``, in Portuguese, too; or as for
+        :func:`parse_time_limit`: a number without a unit means minutes.
+
+    Returns
+    -------
+    int or None
+        Seconds; ``None`` for no limit.
+
+    Raises
+    ------
+    UsageError
+        The text is not a time.
+    """
+    rest = _TIME_REST.sub(r"\1m", " ".join(text.lower().split()))
+    total = 0.0
+    while found := _TIME_PART.match(rest):
+        if found[2] not in _SECONDS_OF:
+            break
+        total += float(found[1].replace(",", ".")) * _SECONDS_OF[found[2]]
+        rest = rest[found.end() :]
+    if total and not rest:
+        return round(total)
+    try:
+        return parse_time_limit(text)
+    except UsageError:
+        raise UsageError(
+            f"{text[:80]!r} is not a time.", hint="Write for example 4h, 90 min, 1d 12h, 4:00:00 or 1-12:00:00."
+        ) from None
+
+
+def duration_words(seconds: float) -> str:
+    """Return a time with its units: ``90 min``, ``24 h``, ``2 d 4 h``."""
+    total = round(seconds)
+    if 0 < total < 7200 and total % 60 == 0 and total % 3600:
+        return f"{total // 60} min"
+    if 0 < total < 172_800 and total % 3600 == 0:
+        return f"{total // 3600} h"
+    sizes = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+    parts = []
+    for unit, size in sizes.items():
+        count, total = divmod(total, size)
+        parts += [f"{count} {unit}"] if count else []
+    return " ".join(parts) or "0 min"
 
 
 def format_time_limit(seconds: int | None) -> str:

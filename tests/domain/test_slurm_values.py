@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +37,21 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 )
 def test_time_limits(text: str, seconds: int | None) -> None:
     assert slurm_values.parse_time_limit(text) == seconds
+
+
+DURATIONS = Path(__file__).parents[2] / "labextension" / "test" / "common" / "durations.json"
+
+
+@pytest.mark.parametrize(("text", "expected"), json.loads(DURATIONS.read_text()).items())
+def test_durations_as_in_the_form_of_jupyterlab(text: str, expected: int | str | None) -> None:
+    if expected is None:
+        with pytest.raises(UsageError):
+            slurm_values.parse_duration(text)
+        return
+    seconds = slurm_values.parse_duration(text)
+    assert seconds == (None if expected == "no limit" else expected)
+    if seconds:
+        assert slurm_values.parse_duration(slurm_values.duration_words(seconds)) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "1:2:3:4", "1-", "-5", "1h", "NOT_SET", "1.5", "1-2-3", ":", "٣"])

@@ -155,7 +155,11 @@ def _add(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     form.get_by_label("Partition").select_option("arandu")
     for field, text in [("CPUs", "1"), ("Memory", "1G"), ("Time limit", "20:00")]:
         form.get_by_label(field, exact=True).fill(text)
-    form.get_by_role("button", name="Add as kernel").click()
+    form.get_by_role("button", name="Add as kernel…").click()
+    name = page.locator(".jp-Dialog").get_by_label("Name in the launcher:")
+    expect(name).to_have_value("arandu · 1 GPU · 20 min")
+    name.fill(SHOWN)
+    name.press("Enter")
     added = page.get_by_text(f"Kernel “{SHOWN}” was added to the launcher.")
     expect(added.first).to_be_visible(timeout=LONG)
     screenshot(page, "kernel-added")

@@ -34,6 +34,34 @@ def _run_a_cell(inner: Page, code: str) -> Locator:
     return inner.locator(".jp-OutputArea-output").first
 
 
+def _places(form: Locator) -> list[dict[str, float] | None]:
+    return [field.bounding_box() for field in form.locator("[data-field]").all()]
+
+
+def _see_problems_at_their_fields(form: Locator) -> None:
+    """Before anything is submitted, in the words of the form, and nothing of the command line."""
+    for label, value, said in (
+        ("Time limit", "4 hous", "Enter a time such as 4h, 90 min or 1d 12h."),
+        ("CPUs", "99", "A node of this partition has at most 16 CPUs."),
+        ("Memory", "9T", "A job can have at most 64G on a node of this partition."),
+        ("Folder", "/no/such/folder", "This folder does not exist on the cluster."),
+        ("Environment or image", "/no/such/venv", "This environment does not exist on the cluster."),
+        ("Environment or image", "nowhere", "There is no environment with this name."),
+    ):
+        field = form.get_by_label(label)
+        before = field.input_value()
+        field.fill(value)
+        expect(form.locator("[data-field] [role=alert]")).to_have_text(said)
+        described = (field.get_attribute("aria-describedby") or "").replace(":", "\\:")
+        expect(form.locator(f"#{described}")).to_have_text(said)
+        field.fill(before)
+        expect(form.get_by_role("alert")).to_have_count(0)  # also none of a request that the network lost
+    form.get_by_label("Time limit").fill("90")
+    expect(form.locator("[data-field=time]")).to_contain_text("= 90 minutes")
+    form.get_by_label("Time limit").fill("4 hours")
+    expect(form.locator("[data-field=time]")).to_contain_text("= 4 h")
+
+
 def _tab_to(page: Page, field: str, key: str = "Tab") -> None:
     for _ in range(20):
         if page.evaluate(FOCUSED) == field:
@@ -60,22 +88,30 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     partition = form.get_by_label("Partition")
     expect(partition).to_be_focused()
     expect(partition).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
-    expect(form.get_by_label("Idle minutes")).to_have_value("1440")  # from the setting
+    expect(form.get_by_label("Idle time")).to_have_value("24 h")  # from the setting
     expect(form.get_by_label("CPUs")).to_have_value("6")  # from the profile
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 
+    _see_problems_at_their_fields(form)
+    partition.focus()
+
     # From this point to the session by the keyboard alone. Errors appear during typing, and sbatch's words at the
     # launch.
+    before = _places(form)
     partition.press("a")  # a slow browser takes a whole word for two
     expect(partition).to_have_value("arandu")
+    expect(form.get_by_label("GPU type")).to_be_enabled()
+    assert _places(form) == before
     _tab_to(page, "gpus")
     page.keyboard.type("9")
-    expect(form.get_by_role("status")).to_contain_text("--gpus=9")
-    page.keyboard.press("Enter")
     refusal = form.get_by_role("alert")
-    expect(refusal).to_contain_text("Requested node configuration is not available")
-    expect(refusal).to_contain_text("all nodes in partition arandu have: 8 GPUs")
+    expect(refusal).to_have_text("This partition has 8 GPUs in all.")
+    page.keyboard.press("Enter")
+    expect(form.get_by_role("button", name="Launch anyway")).to_be_visible()  # nothing was submitted
+    expect(form.get_by_label("GPUs", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(refusal.last).to_have_text("Slurm refused the job: Requested node configuration is not available")
     screenshot(page, "launch-refused")
     axe(page, ".jp-Slurm-launch")
     # By the field, not the page: once, after the theme changes of the pictures, the page lost a typed digit.
@@ -89,7 +125,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(refusal).to_have_count(0)
     _tab_to(page, "When would it start?")
     page.keyboard.press("Enter")
-    expect(form.get_by_role("status")).to_contain_text("Earliest start")
+    expect(form.locator(".jp-Slurm-outlook")).to_contain_text("Earliest start")
     _tab_to(page, "name", "Shift+Tab")
     page.keyboard.type("training")
     page.keyboard.press("Enter")

@@ -17,7 +17,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
-from jupyter_slurm.domain.slurm_values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ _NOT_HERE = {
 }
 _FILES = (".sif", ".simg", ".img", ".sqfs")  # suffixes of image files; no image in a registry has such a name
 _SHORTEST = 60  # seconds; use is checked too seldom for a shorter time
-_UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def named_in(line: str) -> tuple[str | None, str]:
@@ -148,12 +147,11 @@ def environment_named(env: str | None, image: str | None) -> str | None:
 
 
 def idle_time(text: str | None, *, word: str = "idle") -> float:
-    """Parse a time into seconds: as for ``--time``, or 30m, 2h, 1d; None: the configured time."""
+    """Parse a time into seconds: as for ``--time``, or 30m, 2h, 1d 12h; None: the configured time."""
     if text is None:
         return settings().session_idle
-    short = re.fullmatch(r"(\d{1,6})([mhd])", text)
     try:
-        seconds = int(short[1]) * _UNITS[short[2]] if short else parse_time_limit(text)
+        seconds = parse_duration(text)
     except UsageError:
         seconds = 0
     if seconds is None or seconds < _SHORTEST:

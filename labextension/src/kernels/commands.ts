@@ -1,6 +1,11 @@
 /** Commands that add remote kernels to the kernels of notebooks, and remove them. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { Notification, showErrorMessage, type ICommandPalette } from "@jupyterlab/apputils";
+import {
+  InputDialog,
+  Notification,
+  showErrorMessage,
+  type ICommandPalette,
+} from "@jupyterlab/apputils";
 import type { KernelSpec } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
@@ -8,8 +13,9 @@ import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
-import { problemText } from "../common/labels";
+import { clusterName, problemText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
+import { durationWords, parseDuration } from "../common/time_limit";
 import { chooseKernel } from "./kernel_dialogs";
 import { isSlurmProvisioned, kernelRequest, type IKernelApi } from "./model";
 
@@ -36,15 +42,43 @@ export function isSlurmKernel(
   return isSlurmProvisioned(specs?.kernelspecs[name]?.metadata);
 }
 
-/** Add the kernel of a form to the kernels of the launcher. */
+/** Return a name that says what the kernel of a form has: "devwork · 1 GPU · 1 h". */
+export function suggestedName(
+  trans: TranslationBundle,
+  cluster: ICluster,
+  form: ILaunchForm,
+): string {
+  const [gpus, seconds] = [Number(form.gpus.trim()), parseDuration(form.time)];
+  const count =
+    form.gpuType === "" ? trans._n("%1 GPU", "%1 GPUs", gpus) : `${gpus} ${form.gpuType}`;
+  return [
+    form.partition || clusterName(cluster),
+    gpus > 0 ? count : "",
+    seconds === null || seconds === Infinity ? "" : durationWords(seconds),
+  ]
+    .filter((part) => part !== "")
+    .join(" · ");
+}
+
+/** Add the kernel of a form to the kernels of the launcher, under a name that the user gives. */
 export async function addKernel(
   acts: IKernelActs,
   cluster: ICluster,
   form: ILaunchForm,
 ): Promise<void> {
   const { api, specs, commands, trans } = acts;
+  const { value: typed } = await InputDialog.getText({
+    title: trans.__("Add as kernel"),
+    label: trans.__("Name in the launcher:"),
+    okLabel: trans.__("Add"),
+    text: form.name.trim() || suggestedName(trans, cluster, form),
+  });
+  if (typed === null) {
+    return;
+  }
   try {
-    const { name, display_name: shown } = await api.addKernel(kernelRequest(cluster, form));
+    const request = kernelRequest(cluster, { ...form, name: typed });
+    const { name, display_name: shown } = await api.addKernel(request);
     await specs.refreshSpecs();
     const open = {
       label: trans.__("New notebook"),

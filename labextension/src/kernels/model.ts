@@ -38,8 +38,8 @@ export interface IKernelApi {
 
 /** Return the request for a kernel from a form. */
 export function kernelRequest(cluster: ICluster, form: ILaunchForm): IKernelRequest {
-  const { options, name, dir, env } = launchRequest(form, "");
-  const values = Object.entries({ env, dir, name, idle: form.idle.trim() }); // a number without a unit is in minutes
+  const { options, name, dir, env, idle } = launchRequest(form, "");
+  const values = Object.entries({ env, dir, name, idle: String(Math.round(idle / 60)) }); // in minutes
   const keywords = values.flatMap(([word, value]) =>
     value === undefined ? [] : [`${word}=${value}`],
   );

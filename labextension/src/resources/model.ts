@@ -6,9 +6,9 @@ import type { ISignal } from "@lumino/signaling";
 import type { ApiSchemas, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { retryUntilAnswered } from "../common/api/retry";
-import { parseTimeLimit } from "../common/format";
 import type { ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
+import { parseDuration } from "../common/time_limit";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
 export type IGpus = ApiSchemas["Gpus"];
@@ -125,8 +125,8 @@ export function costOf(known: IResources | null, form: ILaunchForm): number | nu
   const cost = known?.cost;
   const partition = partitionOf(known, form.partition);
   const byDefault = partition?.default_time ?? partition?.time_limit ?? null;
-  const seconds = form.time.trim() === "" ? byDefault : parseTimeLimit(form.time);
-  if (!cost || seconds === null) {
+  const seconds = form.time.trim() === "" ? byDefault : parseDuration(form.time);
+  if (!cost || seconds === null || seconds === Infinity) {
     return null;
   }
   const gpus = Number(form.gpus.trim());

@@ -13,45 +13,33 @@ interface IFieldProps {
   readonly problem?: string | undefined;
   /** The meaning of the field, and the value that applies when it is empty. */
   readonly hint?: string | undefined;
-  /** The reason why the value will not work, as far as the cluster is known. */
-  readonly doubt?: string | undefined;
+  /** Whether there is nothing to choose; the field keeps its place. */
+  readonly isDisabled?: boolean;
 }
 
 interface IProps extends IFieldProps {
   readonly children: (described: React.AriaAttributes & { id: string }) => React.ReactElement;
 }
 
-function Labelled({ field, label, problem, hint, doubt, children }: IProps): React.ReactElement {
+function Labelled({ field, label, problem, hint, children }: IProps): React.ReactElement {
   const id = `${React.useId()}${field}`;
   const isWrong = problem !== undefined;
   const description = problem ?? hint;
-  const about = [
-    description === undefined ? "" : `${id}-said`,
-    doubt === undefined ? "" : `${id}-doubt`,
-  ];
-  const described = about.filter((each) => each !== "").join(" ");
   return (
     <div className="jp-Slurm-field" data-field={field}>
       <label htmlFor={id}>{label}</label>
       {children({
         id,
         "aria-invalid": isWrong,
-        ...(described === "" ? {} : { "aria-describedby": described }),
+        ...(description === undefined ? {} : { "aria-describedby": `${id}-said` }),
       })}
-      {description !== undefined && (
-        <div
-          id={`${id}-said`}
-          className={isWrong ? "jp-Slurm-problem" : "jp-Slurm-aside"}
-          {...(isWrong ? { role: "alert" } : {})}
-        >
-          {description}
-        </div>
-      )}
-      {doubt !== undefined && (
-        <div id={`${id}-doubt`} className="jp-Slurm-doubt">
-          {doubt}
-        </div>
-      )}
+      <div
+        id={`${id}-said`}
+        className={isWrong ? "jp-Slurm-problem" : "jp-Slurm-aside"}
+        {...(isWrong ? { role: "alert" } : {})}
+      >
+        {description}
+      </div>
     </div>
   );
 }
@@ -99,10 +87,12 @@ export function ChoiceField(
     readonly choices: readonly IChoice[];
     /** The label of the empty choice. */
     readonly none: string;
+    /** The value that means the same as the empty choice. */
+    readonly same?: string;
   },
 ): React.ReactElement {
-  const { field, form, set, choices, none } = props;
-  const value = form[field];
+  const { field, form, set, choices, none, same = "", isDisabled = false } = props;
+  const value = form[field] === same ? "" : form[field];
   const isKnown = value === "" || choices.some(({ name }) => name === value);
   return (
     <Labelled {...props}>
@@ -110,6 +100,7 @@ export function ChoiceField(
         <select
           {...described}
           className="jp-mod-styled"
+          disabled={isDisabled && value === ""}
           value={value}
           onChange={(event) => {
             set(field, event.target.value);

@@ -3,10 +3,17 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IProblem } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
+import { isLocalProblem, toProblem } from "../common/api/problem";
 import { newRequestKey, type ILaunchForm } from "../common/launch_request";
 import type { IResourcesModel, IResourcesState } from "../resources/model";
-import { isRefused, type Choices, type ISessionsModel, type SessionJob } from "./model";
+import { isAboutValues, type IOptionProblem } from "./form_values";
+import {
+  isRefused,
+  type Choices,
+  type IPreview,
+  type ISessionsModel,
+  type SessionJob,
+} from "./model";
 
 /** Time after the last key before the agent checks the form, in milliseconds. */
 const TYPING_PAUSE_MS = 500;
@@ -24,12 +31,38 @@ const NONE: Choices = {
 
 /** The result of a check of the form. */
 export interface IFormFeedback {
+  /** The checked form; null: none yet. */
+  readonly form: ILaunchForm | null;
+  /** The known reasons of the agent against the form; with the folder that is missing. */
+  readonly reasons: readonly IOptionProblem[];
+  /** Other warnings. */
   readonly doubts: readonly string[];
   readonly problem: IProblem | null;
   readonly estimate: string;
+  /** Whether the problem is that of a launch, not of a check. */
+  readonly isOfLaunch?: boolean;
 }
 
-const NOTHING: IFormFeedback = { doubts: [], problem: null, estimate: "" };
+const NOTHING: IFormFeedback = { form: null, reasons: [], doubts: [], problem: null, estimate: "" };
+
+/** Return the result of a check by the agent. */
+function feedbackOf(form: ILaunchForm, answer: IPreview): IFormFeedback {
+  const { doubts = [], warnings = [], problems } = answer;
+  // An older agent has the reasons as one text.
+  return {
+    ...NOTHING,
+    ...{ form, reasons: problems ?? [], doubts: [...(problems ? [] : doubts), ...warnings] },
+  };
+}
+
+function failedCheck(form: ILaunchForm, error: unknown): IFormFeedback {
+  return { ...NOTHING, form, problem: toProblem(error, "") };
+}
+
+/** Whether the agent has a reason against the checked form. A check that failed for another reason holds nothing back. */
+function isHeldBack({ reasons, problem }: IFormFeedback): boolean {
+  return reasons.length > 0 || (problem !== null && isAboutValues(problem));
+}
 
 /** Return the default partition. */
 export function defaultPartition({ partition }: Choices): string {
@@ -113,21 +146,29 @@ function useCheck(
         setFeedback(next);
       }
     };
-    const timer = setTimeout(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const check = (remaining: number): void => {
       if (isWrong || turn.current !== mine) {
         take(NOTHING);
         return;
       }
       model.check(id, form, false).then(
-        ({ doubts = [], warnings = [] }) => {
-          take({ ...NOTHING, doubts: [...doubts, ...warnings] });
+        (answer) => {
+          take(feedbackOf(form, answer));
         },
         (error: unknown) => {
-          take({ ...NOTHING, problem: toProblem(error, "") });
+          const failed = failedCheck(form, error);
+          const isUnanswered = failed.problem !== null && isLocalProblem(failed.problem);
+          if (isUnanswered && remaining > 0 && turn.current === mine) {
+            timer = setTimeout(check, RETRY_MS, remaining - 1); // the network may have changed
+          }
+          take(failed);
         },
       );
-    }, TYPING_PAUSE_MS);
+    };
+    timer = setTimeout(check, TYPING_PAUSE_MS, MAX_ATTEMPTS);
     return () => {
+      turn.current += 1;
       clearTimeout(timer);
     };
   }, [model, id, form, isWrong]);
@@ -137,8 +178,13 @@ function useCheck(
 interface IFormRequests {
   readonly feedback: IFormFeedback;
   readonly isBusy: boolean;
-  /** Launch the session of the form. */
-  readonly launch: () => Promise<void>;
+  /**
+   * Launch the session of the form, where the agent knows no reason against it.
+   *
+   * @param isAnyway - Whether Slurm decides, whatever the agent knows.
+   * @returns Whether a reason held the launch back.
+   */
+  readonly launch: (isAnyway: boolean) => Promise<boolean>;
   /** Ask Slurm for the start time of that session. */
   readonly ask: () => Promise<void>;
 }
@@ -155,8 +201,22 @@ export function useFormRequests(
   const key = React.useRef(newRequestKey());
   const latest = React.useRef(form);
   latest.current = form;
-  const launch = async (): Promise<void> => {
+  const check = (checked: ILaunchForm): Promise<IFormFeedback> =>
+    model.check(id, checked, false).then(
+      (answer) => feedbackOf(checked, answer),
+      (error: unknown) => failedCheck(checked, error),
+    );
+  const launch = async (isAnyway: boolean): Promise<boolean> => {
     setBusy(true);
+    if (!isAnyway) {
+      const isOld = feedback.form !== form || feedback.isOfLaunch;
+      const checked = isOld ? await check(form) : feedback;
+      if (isHeldBack(checked)) {
+        setFeedback(checked);
+        setBusy(false);
+        return true;
+      }
+    }
     setFeedback(NOTHING);
     try {
       launched(await model.launch(id, form, key.current));
@@ -165,20 +225,22 @@ export function useFormRequests(
       if (isRefused(problem)) {
         key.current = newRequestKey(); // else the session may exist: with the same key it is not launched twice
       }
-      setFeedback({ ...NOTHING, problem });
+      setFeedback({ ...NOTHING, form, problem, isOfLaunch: true });
       setBusy(false);
     }
+    return false;
   };
   const ask = async (): Promise<void> => {
     const checked = latest.current;
     const result = await model.check(id, checked, true).then(
-      ({ estimate, doubts = [] }): IFormFeedback => {
+      (answer): IFormFeedback => {
+        const { estimate } = answer;
         const start = estimate?.start ? new Date(estimate.start * 1000).toLocaleString() : null;
         const when =
           start === null ? (estimate?.said ?? "") : trans.__("Earliest start: %1.", start);
-        return { ...NOTHING, doubts, estimate: when };
+        return { ...feedbackOf(checked, answer), estimate: when };
       },
-      (error: unknown): IFormFeedback => ({ ...NOTHING, problem: toProblem(error, "") }),
+      (error: unknown): IFormFeedback => failedCheck(checked, error),
     );
     if (latest.current === checked) {
       setFeedback(result);

@@ -1,8 +1,10 @@
 /** Values of the form that launches a session: the initial ones, their problems, and the request. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { ILaunchDefaults } from "../common/api/objects";
+import type { ApiSchemas, ILaunchDefaults, IProblem } from "../common/api/objects";
+import { isLocalProblem } from "../common/api/problem";
 import type { ILaunch, ILaunchForm, LaunchField } from "../common/launch_request";
+import { durationWords, parseDuration, slurmTime } from "../common/time_limit";
 
 /** Initial values where neither a profile nor the user has any. */
 const INITIAL_FORM: ILaunchForm = {
@@ -17,7 +19,7 @@ const INITIAL_FORM: ILaunchForm = {
   env: "",
   dir: "",
   name: "",
-  idle: "1440",
+  idle: "24 h",
 };
 
 /** Options of sbatch whose value is that of a field. */
@@ -30,33 +32,102 @@ const OPTIONS: Partial<Record<LaunchField, string>> = {
   qos: "--qos",
 };
 
-/** The field that each kind of doubt of the agent is about, by the beginning of its text. */
-const DOUBT_FIELDS: readonly (readonly [RegExp, LaunchField])[] = [
-  [/^--time=/, "time"],
-  [/^--mem(-per-cpu)?=/, "memory"],
-  [/^(--(gpus|gres)\S*=|No node has GPUs )/, "gpus"],
-  [/^(The job needs \d+ CPUs|--cpus-per-task=)/, "cpus"],
-  [
-    /^(There is no QOS|Your account \S+ may not use the QOS|Partition \S+ takes no jobs of the QOS) /,
-    "qos",
-  ],
-  [/^(You have no account|Partition \S+ takes no jobs of the account) /, "account"],
-  [/^(There is no partition|Partition) /, "partition"],
-];
+/** The field of each option of sbatch, and of each keyword, in problems of the agent. */
+const FIELDS: Readonly<Record<string, LaunchField>> = {
+  partition: "partition",
+  gpus: "gpus",
+  "cpus-per-task": "cpus",
+  mem: "memory",
+  time: "time",
+  account: "account",
+  qos: "qos",
+  dir: "dir",
+  env: "env",
+  "job-name": "name",
+};
 
-/** Return the doubts by field, the first one of each visible field. */
-export function doubtsByField(
-  doubts: readonly string[],
-  shown: (field: LaunchField) => boolean,
-): Partial<Record<LaunchField, string>> {
-  const found: Partial<Record<LaunchField, string>> = {};
-  for (const doubt of doubts) {
-    const field = DOUBT_FIELDS.find(([pattern]) => pattern.test(doubt))?.[1];
-    if (field !== undefined && shown(field)) {
-      found[field] ??= doubt;
+/** A reason of the agent why a value would be refused. */
+export type IOptionProblem = ApiSchemas["OptionProblem"];
+
+/** Texts at fields. */
+export type FieldTexts = Partial<Record<LaunchField, string>>;
+
+/** Return a reason of the agent in the words of the form. */
+function reasonText(trans: TranslationBundle, problem: IOptionProblem, form: ILaunchForm): string {
+  const { option, scope, limit, text } = problem;
+  const count = Number(limit);
+  const [gpus, seconds] = [form.gpuType || trans.__("GPUs"), parseDuration(limit)];
+  switch (`${option} ${scope}`) {
+    case "gpus partition":
+      return count === 0
+        ? trans.__("This partition has no %1.", gpus)
+        : trans.__("This partition has %1 %2 in all.", count, gpus);
+    case "gpus node":
+      return trans.__("A node of this partition has at most %1 %2.", count, gpus);
+    case "cpus-per-task partition":
+    case "cpus-per-task node":
+      return trans.__("A node of this partition has at most %1 CPUs.", count);
+    case "mem node":
+      return trans.__("A job can have at most %1 on a node of this partition.", limit);
+    case "time partition":
+      return trans.__("This partition allows at most %1.", durationWords(seconds ?? 0));
+    case "time qos":
+      return trans.__("This QOS allows at most %1.", durationWords(seconds ?? 0));
+    case "dir missing":
+      return trans.__("This folder does not exist on the cluster.");
+    case "dir file":
+      return trans.__("This is a file, not a folder.");
+    case "env missing":
+      return trans.__("This environment does not exist on the cluster.");
+    case "env file":
+      return trans.__("This is not an environment: neither venv, conda nor container image.");
+    case "env unknown":
+      return trans.__("There is no environment with this name.");
+    default:
+      return text;
+  }
+}
+
+/** Return the reasons of the agent by field, the first one of each, and those of no field. */
+export function reasonTexts(
+  trans: TranslationBundle,
+  problems: readonly IOptionProblem[],
+  form: ILaunchForm,
+): { readonly at: FieldTexts; readonly others: readonly string[] } {
+  const at: FieldTexts = {};
+  const others: string[] = [];
+  for (const problem of problems) {
+    const field = FIELDS[problem.option];
+    if (field === undefined) {
+      others.push(problem.text);
+    } else {
+      at[field] ??= reasonText(trans, problem, form);
     }
   }
-  return found;
+  return { at, others };
+}
+
+/** Return a refusal at its field in the words of the form, else as a text without words of the command line. */
+export function refusalTexts(
+  trans: TranslationBundle,
+  { type, detail, details }: IProblem,
+  form: ILaunchForm,
+): { readonly at: FieldTexts; readonly other: string } {
+  const { option = "", scope = "", said = "", problems = [] } = details ?? {};
+  const known = reasonTexts(trans, problems, form);
+  const text = said === "" ? (detail ?? "") : trans.__("Slurm refused the job: %1", said);
+  if (Object.keys(known.at).length > 0 || !Object.hasOwn(FIELDS, option)) {
+    return { at: known.at, other: [text, ...known.others].join("\n") };
+  }
+  const isSlurm = Boolean(type?.endsWith(":submit-refused"));
+  const reason = isSlurm && option === "time" ? trans.__("Slurm does not accept this time.") : text;
+  return { ...reasonTexts(trans, [{ option, scope, limit: "", text: reason }], form), other: "" };
+}
+
+/** Whether a problem is about the values of a form, so that its hint would name options and keywords. */
+export function isAboutValues(problem: IProblem): boolean {
+  const code = problem.type?.split(":").at(-1) ?? "";
+  return ["usage", "option", "submit-refused"].includes(code) && !isLocalProblem(problem);
 }
 
 /** Return the values of the profile of a cluster, as typed. */
@@ -65,7 +136,7 @@ function profileForm({
   idle,
   ...others
 }: ILaunchDefaults): Partial<ILaunchForm> {
-  const values = { ...others, gpuType, idle: Math.max(1, Math.round(idle / 60)) };
+  const values = { ...others, gpuType, idle: durationWords(Math.max(60, idle)) };
   return Object.fromEntries(
     Object.entries(values)
       .filter(([field, value]) => Object.hasOwn(INITIAL_FORM, field) && value !== undefined)
@@ -86,15 +157,16 @@ export function initialForm(last: unknown, defaults?: ILaunchDefaults): ILaunchF
     ([field, value]) => Object.hasOwn(INITIAL_FORM, field) && typeof value === "string",
   );
   const form: ILaunchForm = { ...first, ...Object.fromEntries(kept), name: "" };
-  return form.idle === "" ? { ...form, idle: first.idle } : form; // a template may lack the value
+  const { idle } = form;
+  if (idle === "") {
+    return { ...form, idle: first.idle }; // a template may lack the value
+  }
+  return /^\d+$/.test(idle) ? { ...form, idle: durationWords(Number(idle) * 60) } : form; // minutes, of an older version
 }
 
 /** Return the problems of a form that need no request, by field. */
-export function formProblems(
-  trans: TranslationBundle,
-  form: ILaunchForm,
-): Partial<Record<LaunchField, string>> {
-  const found: Partial<Record<LaunchField, string>> = {};
+export function formProblems(trans: TranslationBundle, form: ILaunchForm): FieldTexts {
+  const found: FieldTexts = {};
   if (!/^\d{0,4}$/.test(form.gpus.trim())) {
     found.gpus = trans.__("Enter a number: 0, 1, 2 …");
   }
@@ -104,8 +176,12 @@ export function formProblems(
   if (!/^(\d+(\.\d+)?[KMGT]?)?$/i.test(form.memory.trim())) {
     found.memory = trans.__("Enter a size such as 16G or 500M.");
   }
-  if (!/^[1-9]\d{0,5}$/.test(form.idle.trim())) {
-    found.idle = trans.__("Enter at least 1 minute.");
+  if (form.time.trim() !== "" && parseDuration(form.time) === null) {
+    found.time = trans.__("Enter a time such as 4h, 90 min or 1d 12h.");
+  }
+  const idle = parseDuration(form.idle);
+  if (idle === null || idle < 60 || idle === Infinity) {
+    found.idle = trans.__("Enter at least 1 minute, for example 30 min or 24h.");
   }
   if (!/^([A-Za-z][A-Za-z0-9_.-]{0,62})?$/.test(form.name.trim())) {
     found.name = trans.__(
@@ -119,7 +195,8 @@ export function formProblems(
 export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   const options = ["--nodes=1"];
   for (const [field, option] of Object.entries(OPTIONS)) {
-    const value = form[field as LaunchField].trim();
+    const typed = form[field as LaunchField].trim();
+    const value = field === "time" ? slurmTime(typed) : typed;
     if (value !== "") {
       options.push(`${option}=${value}`);
     }
@@ -134,5 +211,5 @@ export function launchRequest(form: ILaunchForm, key: string): ILaunch {
       fields[field] = form[field].trim();
     }
   }
-  return { key, idle: Number(form.idle) * 60, options, ...fields };
+  return { key, idle: parseDuration(form.idle) ?? 0, options, ...fields };
 }

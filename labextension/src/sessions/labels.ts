@@ -5,7 +5,7 @@ import { formatDuration } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
 import { clusterName, jobName } from "../common/labels";
-import { presentTime } from "../common/time_limit";
+import { durationWords, presentTime } from "../common/time_limit";
 import { isOver, type SessionJob } from "./model";
 
 /** A step of a session: its label, its time, and the time since the step before. */
@@ -147,7 +147,7 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
     const remaining = formatDuration(job.start_time + job.time_limit - presentTime(job, now));
     facts.push(trans.__("%1 left", remaining));
   }
-  facts.push(trans.__("ends after %1 without use", formatDuration(job.session.idle)));
+  facts.push(trans.__("stops after %1 without use", durationWords(job.session.idle)));
   return facts;
 }
 

@@ -5,20 +5,20 @@ import * as React from "react";
 import type { ICluster } from "../common/api/objects";
 import { problemText } from "../common/labels";
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
-import { costText, limitsText, partitionText, typeText, waitText } from "../resources/labels";
-import { partitionOf, type IResourcesState } from "../resources/model";
-import { Age } from "../resources/view";
-import { ChoiceField, TextField } from "./form_field";
+import { costText, freeText } from "../resources/labels";
+import { partitionOf, type IResources } from "../resources/model";
+import { useChoices, useFormRequests, useResources, type IFormFeedback } from "./form_requests";
 import {
-  defaultPartition,
-  useChoices,
-  useFormRequests,
-  useResources,
-  type IFormFeedback,
-} from "./form_requests";
-import { doubtsByField, formProblems, initialForm } from "./form_values";
+  formProblems,
+  initialForm,
+  isAboutValues,
+  reasonTexts,
+  refusalTexts,
+  type FieldTexts,
+} from "./form_values";
 import { launchTitle } from "./labels";
-import type { Choices, IChoice, ISessionsModel, SessionJob } from "./model";
+import { LaunchFields } from "./launch_fields";
+import type { ISessionsModel, SessionJob } from "./model";
 
 export interface IFormProps {
   readonly model: ISessionsModel;
@@ -33,177 +33,130 @@ export interface IFormProps {
   readonly template?: ILaunchForm | undefined;
 }
 
-/** Return the choices, with their free resources where those are known. */
-function withFree(
+/** Texts about a form: those at fields, and those of no field. */
+interface IFormTexts {
+  readonly at: FieldTexts;
+  readonly others: readonly string[];
+  /** A refusal, or a request that failed. */
+  readonly problem: string;
+}
+
+/** Return the texts of a check or a launch. A text about a value that has changed since is left out. */
+function feedbackTexts(
   trans: TranslationBundle,
-  choices: Choices,
-  { resources }: IResourcesState,
+  { form: checked, reasons, doubts, problem }: IFormFeedback,
   form: ILaunchForm,
-): { partitions: readonly IChoice[]; types: readonly IChoice[] } {
-  const described = (resources?.partitions ?? []).map((one) => ({
-    name: one.name,
-    about: partitionText(trans, one),
-  }));
-  const gpus = partitionOf(resources, form.partition)?.gpus ?? [];
-  const typed = gpus.filter(({ type }) => type !== "");
-  const named = choices["gpu-of-node"].filter(({ name }) => /^[^\d:][^:]*$/.test(name));
+): IFormTexts {
+  const known = reasonTexts(trans, reasons, form);
+  const refused =
+    problem === null
+      ? { at: {}, other: "" }
+      : isAboutValues(problem)
+        ? refusalTexts(trans, problem, form)
+        : { at: {}, other: problemText(trans, problem) };
+  const all = Object.entries({ ...known.at, ...refused.at }) as [LaunchField, string][];
   return {
-    partitions: described.length > 0 ? described : choices.partition,
-    types:
-      typed.length > 0
-        ? typed.map((one) => ({ name: one.type, about: typeText(trans, one) }))
-        : named,
+    at: Object.fromEntries(all.filter(([field]) => checked?.[field] === form[field])),
+    others: [...known.others, ...doubts],
+    problem: refused.other,
   };
 }
 
-/** The fields, in the order of the decisions. */
-function Fields(props: {
-  readonly trans: TranslationBundle;
-  readonly cluster: ICluster;
-  readonly form: ILaunchForm;
-  readonly choices: Choices;
-  readonly model: ISessionsModel;
-  readonly known: IResourcesState;
-  readonly set: (field: LaunchField, value: string) => void;
-  readonly problems: Partial<Record<LaunchField, string>>;
-  readonly doubts: Partial<Record<LaunchField, string>>;
-}): React.ReactElement {
-  const { trans, cluster, form, choices, model, known, set, problems, doubts } = props;
-  const { resources } = known;
-  const of = (
-    field: LaunchField,
-    label: string,
-    hint?: string,
-  ): React.ComponentProps<typeof TextField> => ({
-    ...{ field, label, form, set, hint },
-    problem: problems[field],
-    doubt: doubts[field],
-  });
-  const { partitions, types } = withFree(trans, choices, known, form);
-  const byDefault = defaultPartition(choices);
-  const ofSlurm = trans.__("default");
-  const folder = cluster.connection
-    ? trans.__("On the cluster. Default: your home folder")
-    : trans.__("Default: the folder of this server");
+/** Warnings and problems of no field. */
+function Feedback({ others, problem }: IFormTexts): React.ReactElement {
   return (
     <>
-      <ChoiceField
-        {...of("partition", trans.__("Partition"))}
-        choices={partitions}
-        none={byDefault ? trans.__("the default (%1)", byDefault) : ofSlurm}
-      />
-      {model.resources !== null && (
-        <Age model={model.resources} {...{ trans, known }} cluster={cluster.id} />
-      )}
-      <TextField {...of("gpus", trans.__("GPUs"), waitText(trans, resources, form))} numeric />
-      {types.length > 0 && (
-        <ChoiceField
-          {...of("gpuType", trans.__("GPU type"))}
-          choices={types}
-          none={trans.__("any")}
-        />
-      )}
-      <TextField {...of("cpus", trans.__("CPUs"))} numeric />
-      <TextField {...of("memory", trans.__("Memory"))} />
-      <TextField
-        {...of("time", trans.__("Time limit"), trans.__("hh:mm:ss, for example 4:00:00."))}
-        choices={choices["time-limit"]}
-      />
-      {choices.account.length > 0 && (
-        <ChoiceField
-          {...of(
-            "account",
-            trans.__("Account"),
-            limitsText(trans, resources, ["user", "account"], form.account),
-          )}
-          choices={choices.account}
-          none={ofSlurm}
-        />
-      )}
-      {choices.qos.length > 0 && (
-        <ChoiceField
-          {...of(
-            "qos",
-            trans.__("QOS"),
-            limitsText(trans, resources, ["qos-user", "qos"], form.qos),
-          )}
-          choices={choices.qos}
-          none={ofSlurm}
-        />
-      )}
-      <TextField
-        {...of(
-          "env",
-          trans.__("Environment or image"),
-          trans.__(
-            "A name, the folder of a virtual environment, or docker://NAME:TAG. Default: the usual Python",
-          ),
-        )}
-        choices={choices.environment}
-      />
-      <TextField {...of("dir", trans.__("Folder"), folder)} />
-      <TextField {...of("name", trans.__("Name"), trans.__("Default: jupyter-1, jupyter-2 …"))} />
-      <TextField
-        {...of(
-          "idle",
-          trans.__("Idle minutes"),
-          trans.__("The session ends after this time without use."),
-        )}
-        numeric
-      />
-    </>
-  );
-}
-
-/** The doubts and problems of the form. */
-function Feedback(props: {
-  readonly trans: TranslationBundle;
-  readonly feedback: IFormFeedback;
-  /** The price, shown with the estimate. */
-  readonly cost: string;
-  /** Doubts that are shown at their fields; a screen reader reads them from this live region. */
-  readonly placed: Partial<Record<LaunchField, string>>;
-}): React.ReactElement {
-  const { trans, feedback, cost, placed } = props;
-  const atFields = Object.values(placed);
-  const { doubts, problem, estimate } = feedback;
-  return (
-    <>
-      {problem !== null && (
+      {problem !== "" && (
         <p role="alert" className="jp-Slurm-problem">
-          {problemText(trans, problem)}
+          {problem}
         </p>
       )}
       <div role="status" className="jp-Slurm-doubts">
-        {doubts.map((doubt) => (
-          <p key={doubt} className={atFields.includes(doubt) ? "jp-Slurm-unseen" : undefined}>
-            {doubt}
-          </p>
+        {others.map((text) => (
+          <p key={text}>{text}</p>
         ))}
-        {estimate !== "" && <p className="jp-Slurm-aside">{`${estimate} ${cost}`.trim()}</p>}
       </div>
     </>
   );
 }
 
-/** The form; Enter launches. */
+/** What is free, the price, and the estimated start: a line beside the button. */
+function Outlook(props: {
+  readonly trans: TranslationBundle;
+  readonly resources: IResources | null;
+  readonly form: ILaunchForm;
+  readonly estimate: string;
+}): React.ReactElement {
+  const { trans, resources, form, estimate } = props;
+  const free = freeText(trans, partitionOf(resources, form.partition)?.gpus ?? []);
+  const facts = [
+    estimate,
+    free === "" ? "" : trans.__("%1 free now.", free),
+    costText(trans, resources, form),
+  ];
+  return (
+    <span className="jp-Slurm-outlook jp-Slurm-aside" aria-live="polite">
+      {facts.filter((fact) => fact !== "").join(" ")}
+    </span>
+  );
+}
+
+/** Other uses of the values: a file, a kernel. */
+function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly isWrong: boolean }) {
+  const { trans, cluster, save, addKernel, form, isWrong } = props;
+  const uses = [
+    { label: trans.__("Save as template…"), act: save, title: trans.__("Save these values") },
+    {
+      label: trans.__("Add as kernel…"),
+      act: addKernel,
+      title: trans.__("Add a kernel that runs on such a node to the launcher"),
+    },
+  ];
+  return (
+    <div className="jp-Slurm-secondary">
+      {uses.map(
+        ({ label, act, title }) =>
+          act !== undefined && (
+            <button
+              key={label}
+              type="button"
+              className="jp-mod-styled jp-mod-minimal"
+              title={title}
+              disabled={isWrong}
+              onClick={() => {
+                act(cluster, form);
+              }}
+            >
+              {label}
+            </button>
+          ),
+      )}
+    </div>
+  );
+}
+
+/** The form; Enter launches. A known reason against it holds the first try back; the second one is Slurm's to judge. */
 function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactElement {
-  const { model, trans, cluster, launched, save, addKernel, first } = props;
+  const { model, trans, cluster, launched, first } = props;
   const [form, setForm] = React.useState(first);
+  const [held, setHeld] = React.useState<ILaunchForm | null>(null);
   const node = React.useRef<HTMLFormElement>(null);
   // This request comes first: a browser has six connections to a server, and names may wait in all of them.
   const known = useResources(model.resources, cluster.id, cluster.poll.error !== null);
   const choices = useChoices(model, cluster.id, form.partition);
-  const problems = formProblems(trans, form);
-  const isWrong = Object.keys(problems).length > 0;
+  const own = formProblems(trans, form);
+  const isWrong = Object.keys(own).length > 0;
   const context = { model, trans, id: cluster.id };
   const { feedback, isBusy, launch, ask } = useFormRequests(context, form, isWrong, launched);
-  const placed = doubtsByField(feedback.doubts, (field) =>
-    field === "account" || field === "qos" ? choices[field].length > 0 : true,
-  );
+  const texts = feedbackTexts(trans, feedback, form);
+  const isHeld = held === form && feedback.reasons.length > 0;
   React.useEffect(() => {
     node.current?.querySelector("select")?.focus();
   }, []);
+  const focusProblem = (): void => {
+    node.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+  };
+  React.useEffect(focusProblem, [held]);
   const set = (field: LaunchField, value: string): void => {
     // Another partition has other GPUs.
     setForm({ ...form, [field]: value, ...(field === "partition" ? { gpuType: "" } : {}) });
@@ -211,61 +164,38 @@ function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactE
   const submit = (event: React.FormEvent): void => {
     event.preventDefault();
     if (isWrong) {
-      node.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+      focusProblem();
     } else if (!isBusy) {
-      void launch();
+      void launch(isHeld).then((isHeldBack) => {
+        setHeld(isHeldBack ? form : null);
+      });
     }
   };
-  const title = launchTitle(trans, cluster);
+  const label = isHeld ? trans.__("Launch anyway") : trans.__("Launch");
   return (
-    <form ref={node} noValidate aria-label={title} onSubmit={submit}>
+    <form ref={node} noValidate aria-label={launchTitle(trans, cluster)} onSubmit={submit}>
       <div className="jp-Slurm-fields">
-        <Fields
-          {...{ trans, cluster, form, choices, model, known, set, problems }}
-          doubts={placed}
+        <LaunchFields
+          {...{ trans, cluster, form, choices, model, known, set }}
+          problems={{ ...texts.at, ...own }}
         />
       </div>
-      <Feedback {...{ trans, feedback, placed }} cost={costText(trans, known.resources, form)} />
+      <Feedback {...texts} />
       <div className="jp-Slurm-actions">
         <button type="submit" className="jp-mod-styled jp-mod-accept" aria-disabled={isBusy}>
-          {isBusy ? trans.__("Launching…") : trans.__("Launch")}
+          {isBusy ? trans.__("Launching…") : label}
         </button>
         <button
           type="button"
-          className="jp-mod-styled jp-mod-minimal"
+          className="jp-Slurm-link"
           disabled={isBusy || isWrong}
           onClick={() => void ask()}
         >
-          {known.resources?.cost
-            ? trans.__("When would it start, and what would it cost?")
-            : trans.__("When would it start?")}
+          {trans.__("When would it start?")}
         </button>
-        {save !== undefined && (
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            disabled={isWrong}
-            onClick={() => {
-              save(cluster, form);
-            }}
-          >
-            {trans.__("Save as template…")}
-          </button>
-        )}
-        {addKernel !== undefined && (
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            title={trans.__("Add a kernel that runs on such a node to the launcher")}
-            disabled={isWrong}
-            onClick={() => {
-              addKernel(cluster, form);
-            }}
-          >
-            {trans.__("Add as kernel")}
-          </button>
-        )}
+        <Outlook {...{ trans, form }} resources={known.resources} estimate={feedback.estimate} />
       </div>
+      <OtherUses {...props} {...{ form, isWrong }} />
     </form>
   );
 }

@@ -23,7 +23,7 @@ export type NameKind =
 export type Choices = Readonly<Record<NameKind, readonly IChoice[]>>;
 
 /** Doubts about a launch, from the known state of the cluster, and the estimated start. */
-export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts"> & {
+export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts" | "problems"> & {
   readonly estimate?: Pick<ApiSchemas["Estimate"], "start" | "said">;
 };
 

@@ -203,6 +203,11 @@ describe("the kernels that can be chosen", () => {
 
   it("are told why one was not added, as text", async () => {
     const adding = addKernel(acts(), CLUSTER, initialForm(null));
+    const name = (): HTMLInputElement | null => document.querySelector(".jp-Dialog input");
+    await vi.waitFor(() => {
+      expect(name()?.value).toBe("arandu · 1 GPU · 4 h");
+    });
+    document.querySelector<HTMLElement>(".jp-Dialog .jp-mod-accept")!.click();
     await vi.waitFor(async () => {
       expect((await dialog()).textContent).toContain(HOSTILE);
     });

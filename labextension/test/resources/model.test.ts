@@ -16,7 +16,7 @@ import {
   type IResources,
   type IResourcesApi,
 } from "../../src/resources/model";
-import { doubtsByField, initialForm } from "../../src/sessions/form_values";
+import { initialForm, reasonTexts, refusalTexts } from "../../src/sessions/form_values";
 import { LaunchPanel, parseSessionLocation } from "../../src/sessions/session_page";
 import { TemplatePanel } from "../../src/sessions/template_editor";
 import { clusterOf, readTemplate, templateText } from "../../src/sessions/template_files";
@@ -153,7 +153,7 @@ describe("what is free, in the form", () => {
       acts,
       parseSessionLocation({ cluster: "local" }),
     );
-    const node = await show(panel, "[data-field=partition] option:nth-child(3)");
+    const node = await show(panel, "[data-field=partition] option:nth-child(2)");
     await vi.waitFor(() => {
       expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("Checked");
     });
@@ -186,53 +186,76 @@ describe("what is free, in the form", () => {
     const node = await open(desk, RESOURCES);
     const texts = (field: string): (string | null)[] =>
       [...node.querySelectorAll(`[data-field=${field}] option`)].map((one) => one.textContent);
-    expect(texts("partition").slice(1)).toEqual([
+    expect(texts("partition")).toEqual([
+      "default (devwork, 3 of 4 GPUs free, no time limit)", // it has no twin with its name
       "arandu (6 of 8 a100 free, at most 2:00:00)",
-      "devwork (default, 3 of 4 GPUs free, no time limit)",
     ]);
     expect(texts("gpuType")).toEqual(["any", "a100 (6 of 8 free)"]);
     const said = (field: string): string | null | undefined =>
       node.querySelector(`[data-field=${field}] .jp-Slurm-aside`)?.textContent;
     expect(said("gpus")).toBe("6 are free now.");
     expect(said("account")).toBe("You, account c4ai: GPUs, 2 of 4.");
+    const problem = {
+      option: "gpus",
+      scope: "partition",
+      limit: "8",
+      text: "--gpus=7 is too many",
+    };
     desk.api.preview.mockResolvedValue({
-      doubts: ["--gpus=7 is too many."],
+      problems: [problem],
       estimate: { start: null, said: "in an hour" },
     });
-    const ask = "When would it start, and what would it cost?";
-    [...node.querySelectorAll("button")].find((b) => b.textContent === ask)!.click();
+    [...node.querySelectorAll("button")]
+      .find((one) => one.textContent === "When would it start?")!
+      .click();
     await vi.waitFor(() => {
-      const told = node.querySelector("form [role=status]")?.textContent;
-      expect(told).toMatch(/in an hour Cost of the whole time limit: 60 credits.$/);
+      expect(node.querySelector(".jp-Slurm-outlook")?.textContent).toBe(
+        "in an hour 6 of 8 a100 free now. Cost of the whole time limit: 60 credits.",
+      );
     });
-    const doubt = node.querySelector("[data-field=gpus] .jp-Slurm-doubt")!;
-    expect(doubt.textContent).toBe("--gpus=7 is too many.");
-    const described = node
-      .querySelector("[data-field=gpus] input")!
-      .getAttribute("aria-describedby");
-    expect(described?.split(" ")).toContain(doubt.id);
-    expect(node.querySelector(".jp-Slurm-unseen")?.textContent).toBe(doubt.textContent);
+    const at = node.querySelector("[data-field=gpus] .jp-Slurm-problem")!;
+    expect(at.textContent).toBe("This partition has 8 GPUs in all.");
+    const input = node.querySelector("[data-field=gpus] input")!;
+    expect(input.getAttribute("aria-describedby")).toBe(at.id);
   });
 });
 
 describe("what speaks against a form", () => {
-  it("stands at the field where it can be changed, one for each that is shown", () => {
-    const doubts = [
-      "--time=9:00:00 is more than partition arandu allows (02:00:00). (checked 09:01)",
-      "--gpus=9 is more than all nodes in partition arandu have: 8 GPUs.",
-      "--gres=gpuu:1 is no GPU.",
-      "There is no QOS urgnt. Did you mean urgent?",
-      "Your account lab may not use the QOS urgent; it may: normal.",
-      "Partition others takes no jobs of the account c4ai, only of: physics.",
-      "Partition closed is DRAIN: it takes no new jobs.",
-      "The job needs 17 CPUs on one node, and no node in partition devwork has more than 16.",
-      "--mem=65G is more than any node in partition devwork has: at most 64G.",
-      "There is no such folder: /a",
-    ];
-    const [time, gpus, , qos, , , partition, cpus, memory] = doubts;
-    const shown = (field: string): boolean => field !== "account";
-    const placed = { time, gpus, qos, partition, cpus, memory };
-    expect(doubtsByField(doubts, shown)).toEqual(placed);
+  it("stands at its field in the words of the form, without those of the command line", () => {
+    const text = "--time=9:00:00 is more than partition arandu allows";
+    const problems = [
+      ["gpus", "partition", "8", "This partition has 8 GPUs in all."],
+      ["cpus-per-task", "node", "16", "A node of this partition has at most 16 CPUs."],
+      ["mem", "node", "64G", "A job can have at most 64G on a node of this partition."],
+      ["time", "partition", "02:00:00", "This partition allows at most 2 h."],
+      ["qos", "", "", text], // names are in the sentence of the agent
+      ["dir", "missing", "", "This folder does not exist on the cluster."],
+      ["env", "unknown", "", "There is no environment with this name."],
+      ["", "", "", text],
+    ] as const;
+    const asked = problems.map(([option, scope, limit]) => ({ option, scope, limit, text }));
+    const { at, others } = reasonTexts(trans, asked, FORM);
+    expect(Object.values(at)).toEqual(problems.slice(0, -1).map(([, , , told]) => told));
+    expect(Object.keys(at)).toEqual(["gpus", "cpus", "memory", "time", "qos", "dir", "env"]);
+    expect(others).toEqual([text]);
+  });
+
+  it("stands there also where the server or Slurm refused it", () => {
+    const type = "urn:jupyter-slurm:error:submit-refused";
+    const hint = "`%%sbatch?` shows the options and examples.";
+    const told = (details: object): unknown =>
+      refusalTexts(trans, { type, detail: "sbatch refused the job: no", hint, details }, FORM);
+    expect(told({ option: "time", said: "Invalid --time specification" })).toEqual({
+      at: { time: "Slurm does not accept this time." },
+      others: [],
+      other: "",
+    });
+    const gpus = { option: "gpus", scope: "node", limit: "8", text: "" };
+    expect(told({ said: "Too much", problems: [gpus] })).toEqual({
+      at: { gpus: "A node of this partition has at most 8 GPUs." },
+      other: "Slurm refused the job: Too much",
+    });
+    expect(told({})).toEqual({ at: {}, other: "sbatch refused the job: no" });
   });
 });
 
@@ -241,6 +264,7 @@ describe("a cost", () => {
     [{}, 20],
     [{ time: "1-0" }, 240],
     [{ time: "30" }, 5],
+    [{ time: "1 hour 30 min" }, 15],
     [{ time: "UNLIMITED" }, null],
     [{ gpus: "0" }, 4],
     [{ partition: "devwork" }, null], // of its GPUs the profile says nothing

@@ -36,13 +36,16 @@ describe("the form", () => {
     const bare = { ...FORM, gpus: "0", cpus: "", memory: "", time: "", dir: "/x", env: "conda" };
     const asked = launchRequest(bare, KEY);
     expect([asked.options, asked.dir, asked.env]).toEqual([["--nodes=1"], "/x", "conda"]);
+    const { options, idle } = launchRequest({ ...bare, time: "1 day 4h", idle: "30 min" }, KEY);
+    expect([options, idle]).toEqual([["--nodes=1", "--time=1-04:00:00"], 1800]);
   });
 
   it("is filled with what was launched last but the name, and with nothing that is no form", () => {
     expect(initialForm({ ...FORM, gpus: "4", name: "old" })).toEqual({ ...FORM, gpus: "4" });
     expect(initialForm({ gpus: 4, evil: "x" })).toEqual(FORM);
     expect(initialForm("torn")).toEqual(FORM);
-    expect(FORM.idle).toBe("1440"); // as the setting session_idle has it
+    expect(FORM.idle).toBe("24 h"); // as the setting session_idle has it
+    expect(initialForm({ ...FORM, idle: "90" }).idle).toBe("90 min"); // minutes, of an older version
   });
 
   it("is filled as the profile says where nothing was launched yet", () => {
@@ -57,18 +60,26 @@ describe("the form", () => {
       },
       ...{ account: "lab", qos: "normal", env: "torch", dir: "/scratch/me", idle: 7200 },
     };
-    const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "120" };
+    const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "2 h" };
     expect(initialForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
     expect(initialForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
-      ...{ partition: "devwork", gpus: "2", idle: "120" },
+      ...{ partition: "devwork", gpus: "2", idle: "2 h" },
     });
   });
 
   it("says what is wrong with it without asking anybody", () => {
     expect(formProblems(trans, FORM)).toEqual({});
-    const wrong = { ...FORM, gpus: "-1", cpus: "0", memory: "much", idle: "0", name: "1 a" };
+    const wrong = {
+      ...FORM,
+      gpus: "-1",
+      cpus: "0",
+      memory: "much",
+      time: "4 hous",
+      idle: "0",
+      name: "1 a",
+    };
     expect(Object.keys(formProblems(trans, wrong))).toEqual([
-      ...["gpus", "cpus", "memory", "idle", "name"],
+      ...["gpus", "cpus", "memory", "time", "idle", "name"],
     ]);
   });
 

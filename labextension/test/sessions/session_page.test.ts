@@ -70,7 +70,7 @@ describe("the page of a session", () => {
   async function fill(desk: IHere): Promise<LaunchPanel> {
     const panel = await open(desk);
     await vi.waitFor(() => {
-      expect(field("gpuType")).toBeTruthy();
+      expect((field("gpuType") as HTMLSelectElement).disabled).toBe(false);
     });
     return panel;
   }
@@ -82,12 +82,11 @@ describe("the page of a session", () => {
     expect(labels.every(({ htmlFor }) => document.getElementById(htmlFor))).toBe(true);
     const options = [...field("partition").querySelectorAll("option")];
     expect(options.map(({ textContent }) => textContent)).toEqual([
-      "the default (devwork)",
+      "default (devwork, 4 nodes)",
       "arandu (1 node, 8 a100 a node)",
-      "devwork (default, 4 nodes)",
     ]);
-    expect(field("qos")).toBeNull(); // there is none to choose
-    expect(field("account")).toBeTruthy();
+    const choosable = (name: string): boolean => !field(name).disabled;
+    expect([choosable("account"), choosable("qos")]).toEqual([true, false]); // there is no QOS to choose
     await vi.waitFor(() => {
       expect(desk.api.names).toHaveBeenCalledWith("local", "gpu-of-node", "devwork", 8);
     });
@@ -140,20 +139,48 @@ describe("the page of a session", () => {
     desk.api.preview.mockResolvedValue({ estimate: { start: null, said: "in an hour" } });
     button("When would it start?").click();
     await vi.waitFor(() => {
-      expect(node.querySelector("[role=status]")?.textContent).toBe("in an hour");
+      expect(node.querySelector(".jp-Slurm-outlook")?.textContent).toBe("in an hour");
     });
     expect(desk.api.preview.mock.lastCall?.[2]).toBe(true);
+  });
+
+  it("holds a launch back once for a reason of the agent, at its field, and leaves the second to Slurm", async () => {
+    const desk = here(CLUSTER);
+    await fill(desk);
+    desk.api.preview.mockResolvedValue({
+      doubts: ["--gpus=12 is more than all nodes have"],
+      problems: [{ option: "gpus", scope: "partition", limit: "8", text: "--gpus=12 is more" }],
+    });
+    type("gpus", "12");
+    node.querySelector("form")!.requestSubmit(); // before the pause in the typing
+    await vi.waitFor(() => {
+      expect(button("Launch anyway")).toBeTruthy();
+    });
+    expect(document.activeElement).toBe(field("gpus"));
+    expect(node.querySelector("[role=alert]")?.textContent).toBe(
+      "This partition has 8 GPUs in all.",
+    );
+    expect(node.textContent).not.toContain("--gpus");
+    expect(desk.api.launch).not.toHaveBeenCalled();
+    node.querySelector("form")!.requestSubmit();
+    await vi.waitFor(() => {
+      expect(desk.api.launch).toHaveBeenCalledOnce();
+    });
   });
 
   it("shows a refusal, and launches again only what was not launched", async () => {
     const desk = here(CLUSTER);
     const panel = await fill(desk);
-    const refused = { type: "urn:jupyter-slurm:error:submit-refused", detail: "no", hint: "Less." };
+    const refused = {
+      type: "urn:jupyter-slurm:error:submit-refused",
+      detail: "Too much.",
+      hint: "--less",
+    };
     const keyOf = (call: number): unknown =>
       (desk.api.launch.mock.calls[call]?.[1] as { key: string } | undefined)?.key;
     for (const [error, text] of [
       [new TypeError("Failed to fetch"), "Only one session will be started"],
-      [new RequestError(refused), "no\nLess."],
+      [new RequestError(refused), "Too much."], // its hint is for the command line
     ] as const) {
       desk.api.launch.mockRejectedValueOnce(error);
       node.querySelector("form")!.requestSubmit();

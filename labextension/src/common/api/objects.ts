@@ -16,6 +16,14 @@ export type IProblem = Partial<Omit<ApiSchemas["Problem"], "details">> & {
   readonly details?: {
     /** Seconds after which the request is worth repeating. */
     readonly retry_after?: number;
+    /** The option, or the keyword, of a refused value. */
+    readonly option?: string;
+    /** Of a folder or an environment: missing, file (not one of that kind), unknown (a name). */
+    readonly scope?: string;
+    /** The words of sbatch. */
+    readonly said?: string;
+    /** Known reasons of a refusal, by option. */
+    readonly problems?: readonly ApiSchemas["OptionProblem"][];
   };
 };
 

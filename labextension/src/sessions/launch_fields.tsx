@@ -1,0 +1,176 @@
+/** Fields of the form that launches a session, in the order of the decisions. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { ICluster } from "../common/api/objects";
+import type { ILaunchForm, LaunchField } from "../common/launch_request";
+import { durationEcho, durationWords, parseDuration } from "../common/time_limit";
+import { limitsText, partitionText, typeText, waitText } from "../resources/labels";
+import { partitionOf, type IResourcesState } from "../resources/model";
+import { Age } from "../resources/view";
+import { ChoiceField, TextField } from "./form_field";
+import { defaultPartition } from "./form_requests";
+import type { FieldTexts } from "./form_values";
+import type { Choices, IChoice, ISessionsModel } from "./model";
+
+interface IOffer {
+  readonly partitions: readonly IChoice[];
+  readonly types: readonly IChoice[];
+  /** The default partition. */
+  readonly byDefault: IChoice | undefined;
+}
+
+/** Return the choices, with their free resources where those are known. */
+function offered(
+  trans: TranslationBundle,
+  choices: Choices,
+  { resources }: IResourcesState,
+  form: ILaunchForm,
+): IOffer {
+  const described = (resources?.partitions ?? []).map((one) => ({
+    name: one.name,
+    about: partitionText(trans, { ...one, is_default: false }),
+  }));
+  const partitions = described.length > 0 ? described : choices.partition;
+  const name =
+    resources?.partitions.find((one) => one.is_default)?.name ?? defaultPartition(choices);
+  const gpus = partitionOf(resources, form.partition)?.gpus ?? [];
+  const typed = gpus.filter(({ type }) => type !== "");
+  const named = choices["gpu-of-node"].filter((one) => /^[^\d:][^:]*$/.test(one.name));
+  return {
+    partitions: partitions.filter((one) => one.name !== name),
+    byDefault: partitions.find((one) => one.name === name),
+    types:
+      typed.length > 0
+        ? typed.map((one) => ({ name: one.type, about: typeText(trans, one) }))
+        : named,
+  };
+}
+
+/** Return the label of the default partition: "default (devwork, 4 of 4 GPUs free, no time limit)". */
+function defaultText(trans: TranslationBundle, byDefault: IChoice | undefined): string {
+  if (byDefault === undefined) {
+    return trans.__("default");
+  }
+  const about = byDefault.about.replace(/^default(, |$)/, "");
+  const known = [byDefault.name, about].filter((word) => word !== "").join(", ");
+  return trans.__("default (%1)", known);
+}
+
+/** Return the meaning of a typed time limit, else the limit that applies without one. */
+function timeHint(
+  trans: TranslationBundle,
+  { resources }: IResourcesState,
+  form: ILaunchForm,
+): string {
+  const partition = partitionOf(resources, form.partition);
+  const byDefault = partition?.default_time ?? partition?.time_limit ?? null;
+  return (
+    durationEcho(trans, form.time) ??
+    (byDefault === null
+      ? trans.__("For example 4h, 90 min or 1d 12h. Default: that of the partition")
+      : trans.__("For example 4h, 90 min or 1d 12h. Default: %1", durationWords(byDefault)))
+  );
+}
+
+/** Return the consequence of the idle time. */
+function idleHint(trans: TranslationBundle, form: ILaunchForm): string | undefined {
+  const idle = parseDuration(form.idle);
+  return idle === null ? undefined : trans.__("Stops after %1 without use.", durationWords(idle));
+}
+
+/** The fields. Each keeps its place, whatever the cluster offers. */
+export function LaunchFields(props: {
+  readonly trans: TranslationBundle;
+  readonly cluster: ICluster;
+  readonly form: ILaunchForm;
+  readonly choices: Choices;
+  readonly model: ISessionsModel;
+  readonly known: IResourcesState;
+  readonly set: (field: LaunchField, value: string) => void;
+  readonly problems: FieldTexts;
+}): React.ReactElement {
+  const { trans, cluster, form, choices, model, known, set, problems } = props;
+  const { resources } = known;
+  const of = (
+    field: LaunchField,
+    label: string,
+    hint?: string,
+  ): React.ComponentProps<typeof TextField> => ({
+    ...{ field, label, form, set, hint },
+    problem: problems[field],
+  });
+  const { partitions, types, byDefault } = offered(trans, choices, known, form);
+  const ofSlurm = trans.__("default");
+  const folder = cluster.connection
+    ? trans.__("On the cluster. Default: your home folder")
+    : trans.__("Default: the folder of this server");
+  return (
+    <>
+      <ChoiceField
+        {...of("partition", trans.__("Partition"))}
+        choices={partitions}
+        none={defaultText(trans, byDefault)}
+        same={byDefault?.name ?? ""}
+      />
+      {model.resources !== null && (
+        <Age model={model.resources} {...{ trans, known }} cluster={cluster.id} />
+      )}
+      <TextField
+        {...of(
+          "gpus",
+          trans.__("GPUs"),
+          waitText(trans, resources, form) ?? trans.__("0: without a GPU"),
+        )}
+        numeric
+      />
+      <ChoiceField
+        {...of("gpuType", trans.__("GPU type"))}
+        choices={types}
+        none={trans.__("any")}
+        isDisabled={types.length === 0}
+      />
+      <TextField {...of("cpus", trans.__("CPUs"), trans.__("Default: 1"))} numeric />
+      <TextField
+        {...of(
+          "memory",
+          trans.__("Memory"),
+          trans.__("For example 16G. Default: that of the partition"),
+        )}
+      />
+      <TextField
+        {...of("time", trans.__("Time limit"), timeHint(trans, known, form))}
+        choices={choices["time-limit"]}
+      />
+      <ChoiceField
+        {...of(
+          "account",
+          trans.__("Account"),
+          limitsText(trans, resources, ["user", "account"], form.account),
+        )}
+        choices={choices.account}
+        none={ofSlurm}
+        isDisabled={choices.account.length === 0}
+      />
+      <ChoiceField
+        {...of("qos", trans.__("QOS"), limitsText(trans, resources, ["qos-user", "qos"], form.qos))}
+        choices={choices.qos}
+        none={ofSlurm}
+        isDisabled={choices.qos.length === 0}
+      />
+      <TextField
+        {...of(
+          "env",
+          trans.__("Environment or image"),
+          trans.__(
+            "A name, the folder of a virtual environment, or docker://NAME:TAG. Default: the usual Python",
+          ),
+        )}
+        choices={choices.environment}
+      />
+      <TextField {...of("dir", trans.__("Folder"), folder)} />
+      <TextField {...of("name", trans.__("Name"), trans.__("Default: jupyter-1, jupyter-2 …"))} />
+      <TextField {...of("idle", trans.__("Idle time"), idleHint(trans, form))} />
+    </>
+  );
+}
