@@ -207,7 +207,9 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # the launcher takes the focus when it appears
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
     rows = page.locator(f"#jupyter-slurm-side-bar {ROWS}")
-    expect(page.get_by_label("Filter jobs by")).to_be_focused()
+    expect(page.get_by_role("treegrid")).to_be_focused()
+    page.locator("#jupyter-slurm-side-bar").get_by_role("button", name="Filter", exact=True).click()
+    page.get_by_label("Filter jobs by").focus()
     page.keyboard.type("SWEEP arandu")
     expect(page.get_by_label("Filter jobs by")).to_have_value("SWEEP arandu")
     expect(rows).to_have_count(4)
@@ -220,7 +222,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     page.keyboard.press("ArrowLeft")
     expect(rows).to_have_count(4)
     page.keyboard.press("ControlOrMeta+a")
-    expect(page.locator(".jp-Slurm-marked")).to_contain_text("4 selected")
+    expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-selected")).to_have_text("4 selected")
     screenshot(page, "panel-side")
     axe(page, "#jupyter-slurm-side-bar")
 
@@ -271,7 +273,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
 
 def _click_twice(page: Page, row: Locator) -> None:
     """Press the mouse twice at one place, as users do: without a look at what lies there the second time."""
-    box = row.locator(".jp-Slurm-state").bounding_box()
+    box = row.locator(".jp-Slurm-id").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 12, box["y"] + box["height"] / 2)
     expect(page.locator(f"{ROWS}[aria-selected=true]")).to_have_count(1)
@@ -290,6 +292,8 @@ def test_a_double_click_opens_the_job_below_the_pointer(
     expect(page.locator(".jp-LauncherCard").first).to_be_visible()
     page.evaluate(f"window.jupyterapp.commands.execute('jupyter-slurm:{place}')")
     rows = page.locator(ROWS)
+    if place == "show-side-bar":
+        page.locator("#jupyter-slurm-side-bar").get_by_role("button", name="Filter", exact=True).click()
     page.get_by_label("Filter jobs by").fill(f"{place}-")
     expect(rows).to_have_count(4)
     hit = rows.nth(2)
@@ -297,6 +301,145 @@ def test_a_double_click_opens_the_job_below_the_pointer(
     _click_twice(page, hit)
     tab = page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text=f"{place}-")
     expect(tab).to_contain_text(f"{place}-{jobs.index(job)} ")
+
+
+BOXES = """panel => {
+    const box = element => element.getBoundingClientRect();
+    const table = panel.querySelector(".jp-Slurm-table");
+    const right = box(panel).right;
+    const cells = [...panel.querySelectorAll(".jp-Slurm-body [role=row]")].map(row =>
+        [...row.querySelectorAll(".jp-Slurm-cell, .jp-Slurm-action")].map(box));
+    const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    return {
+        above: box(panel.querySelector(".jp-Slurm-body")).top - box(panel).top,
+        scrolls: [panel, table].some(each => each.scrollWidth > each.clientWidth),
+        outside: cells.flat().filter(each => each.right > right).length,
+        overlaps: cells.flatMap(row => row.filter((a, at) => row.slice(at + 1).some(b => meets(a, b)))).length,
+        chips: new Set([...panel.querySelectorAll("[aria-label=States] button")].map(each => box(each).top)).size,
+        buttons: [...panel.querySelectorAll(".jp-Slurm-title button")].filter(each => box(each).right > right).length,
+        rowHeight: box(panel.querySelector(".jp-Slurm-body [role=row]")).height,
+        spaced: [...panel.querySelectorAll("*")].filter(each => getComputedStyle(each).letterSpacing !== "normal").length,
+    };
+}"""
+CUT_FACTS = """panel => [...panel.querySelectorAll(".jp-Slurm-facts")].filter(each => each.scrollWidth > each.clientWidth).length"""
+EDGES = """panel => {
+    const lefts = row => [...row.querySelectorAll(".jp-Slurm-cell")].map(each => each.getBoundingClientRect().left);
+    const [head, ...rows] = [...panel.querySelectorAll(".jp-Slurm-row")].map(lefts);
+    return [head, ...rows.filter(row => JSON.stringify(row) !== JSON.stringify(head))];
+}"""
+
+
+def _drag_side_bar(page: Page, width: int) -> None:
+    """Make the side bar as wide as by a drag of its edge, in a JupyterLab that allows that width."""
+    page.evaluate("document.documentElement.style.setProperty('--jp-sidebar-min-width', '100px')")
+    page.evaluate("window.jupyterapp.shell.collapseLeft()")  # so that it measures again
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
+    side = page.locator("#jupyter-slurm-side-bar")
+    expect(side).to_be_visible()
+    box, around = side.bounding_box(), page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:visible").first
+    handle = around.bounding_box()
+    assert box
+    assert handle
+    at = handle["x"] + handle["width"] / 2
+    page.mouse.move(at, 400)
+    page.mouse.down()
+    page.mouse.move(at + width - box["width"], 400, steps=5)
+    page.mouse.up()
+
+
+def _fail_one_of(cluster: Any, tasks: str) -> str:
+    """Submit an array of which task 2 fails and tasks from 4 go on."""
+    env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
+    script = "[ $SLURM_ARRAY_TASK_ID = 2 ] && exit 1; [ $SLURM_ARRAY_TASK_ID -lt 4 ] || sleep 600"
+    command = ["sbatch", "--parsable", "-o", "/dev/null", "-J", "halves", "-p", "arandu", "-t", "2:00:00"]
+    command += [f"--array={tasks}", f"--wrap={script}"]
+    return subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_narrow_list_and_the_wide_table_have_room_for_what_they_show(
+    page: Page,
+    lab: Any,
+    cluster: Any,
+    sbatch: Callable[..., str],
+    axe: Callable[[Page, str], None],
+    screenshot: Callable[[Page, str], None],
+) -> None:
+    """In the side bar, at 232 pixels, at 900 and wide; with an array of which a task has failed."""
+    array = _fail_one_of(cluster, "1-6")
+    waiting = sbatch("-J", "a name that is longer than the side bar is wide", "-p", "devwork", "--begin=now+1hour")
+    page.goto(f"{lab.url}lab/workspaces/narrow")
+    page.evaluate("window.jupyterapp.restored")
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
+    side = page.locator("#jupyter-slurm-side-bar .jp-Slurm-panel")
+    facts = row_of(page, array).locator(".jp-Slurm-facts")
+    expect(facts).to_contain_text("1 failed")
+    expect(row_of(page, waiting).locator(".jp-Slurm-facts")).to_have_text(re.compile("^waits [0-9:]+ · devwork$"))
+    for width in (250, 232):
+        _drag_side_bar(page, width)
+        expect(side).to_have_js_property("clientWidth", width)
+        boxes = side.evaluate(BOXES)
+        assert boxes["above"] < 120
+        wrong = {name: boxes[name] for name in ("scrolls", "outside", "overlaps", "buttons", "spaced") if boxes[name]}
+        assert wrong == {}
+        assert boxes["chips"] == 1
+        assert side.evaluate(CUT_FACTS) == 0
+    screenshot(page, "panel-232")
+    axe(page, "#jupyter-slurm-side-bar")
+
+    side.get_by_role("button", name=re.compile("^Failed ")).click()
+    expect(side.locator(ROWS)).to_have_count(2)
+    expect(side.locator(ROWS).nth(1).locator(".jp-Slurm-id")).to_have_text(f"{array}_2")
+    side.get_by_role("button", name=re.compile("^Failed ")).click()
+    _use_the_wide_table(page, array, screenshot, axe)
+    subprocess.run(["scancel", array], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
+
+
+def _use_the_wide_table(
+    page: Page, array: str, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+) -> None:
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    wide = page.locator("#jupyter-slurm-panel .jp-Slurm-panel, .jp-Slurm-panel#jupyter-slurm-panel").first
+    page.evaluate("window.jupyterapp.shell.collapseLeft()")
+    row = wide.locator(ROWS).filter(has=page.locator(".jp-Slurm-id", has_text=re.compile(f"^{array}$")))
+    expect(row.locator(".jp-Slurm-reason")).to_contain_text("2 done, 1 failed, 3 running")
+    expect(row.locator(".jp-Slurm-time")).to_contain_text("/ 2:00:00")
+    expect(wide.locator(".jp-Slurm-updated")).to_have_text(re.compile("^Updated .*[0-9]:[0-9]{2}"))
+    for size in (900, 1280):
+        page.set_viewport_size({"width": size, "height": 800})
+        expect(wide.get_by_role("columnheader", name="Reason")).to_be_visible()
+        boxes = wide.evaluate(BOXES)
+        assert not (boxes["scrolls"])
+        assert not (boxes["outside"])
+        assert not (boxes["overlaps"])
+        assert not (boxes["spaced"])
+        assert 28 <= boxes["rowHeight"] <= 32
+        assert boxes["above"] < 200
+        wide.locator(".jp-Slurm-tools summary").click()
+        box, around = wide.locator(".jp-Slurm-tools details > div").bounding_box(), wide.bounding_box()
+        assert box
+        assert around
+        assert around["x"] <= box["x"]
+        assert box["x"] + box["width"] <= around["x"] + around["width"]
+        wide.locator(".jp-Slurm-tools summary").click()
+    edge = wide.locator("[role=columnheader].jp-Slurm-name .jp-Slurm-edge").bounding_box()
+    assert edge
+    before = wide.evaluate(EDGES)
+    assert len(before) == 1
+    page.mouse.move(edge["x"] + 4, edge["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(edge["x"] - 96, edge["y"] + 8, steps=5)
+    page.mouse.up()
+    (after,) = wide.evaluate(EDGES)
+    assert round(before[0][2] - after[2]) == 100
+    screenshot(page, "panel-wide")
+    axe(page, "#jupyter-slurm-panel")
+    row.locator(".jp-Slurm-state").click(button="right")
+    menu = page.locator(".lm-Menu")
+    expect(row).to_have_attribute("aria-selected", "true")
+    expect(menu.get_by_text("Cancel Selected Jobs")).to_be_visible()
+    menu.get_by_text("Open Job", exact=True).click()
+    expect(page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="halves")).to_be_visible()
 
 
 def _cancel_all(page: Page, count: int) -> None:
@@ -504,7 +647,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     status.click()
     rows = page.locator(ROWS)
     expect(rows.first.locator(".jp-Slurm-id")).to_have_text(running)
-    expect(rows.nth(1).locator(".jp-Slurm-id")).to_contain_text("2000 tasks")
+    expect(rows.nth(1).locator(".jp-Slurm-name")).to_contain_text("2000 tasks")
     cluster.stop_controller()
     expect(status).to_have_text("Slurm: 1 running, 1 pending, as last known", timeout=90_000)
     expect(page.locator(".jp-Slurm-notice")).to_contain_text("Unable to contact slurm controller")
@@ -522,7 +665,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
     expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_be_empty()
     expect(row_of(page, running)).to_have_count(1)
-    expect(rows.nth(1).locator(".jp-Slurm-id")).to_contain_text("2000 tasks")
+    expect(rows.nth(1).locator(".jp-Slurm-name")).to_contain_text("2000 tasks")
     expect(shown.locator(".jp-Slurm-problem")).to_have_count(0)
 
     lab.process.terminate()

@@ -20,6 +20,8 @@ export const CommandIDs = {
   openJobById: "jupyter-slurm:open-job-by-id",
   /** The same arguments as `openJob`; without arguments the command asks for a job. */
   cancel: "jupyter-slurm:cancel",
+  /** Open the page of the job that was selected last. */
+  openSelected: "jupyter-slurm:open-selected",
   /** Argument `act`: the action on the selected jobs. */
   act: "jupyter-slurm:act",
   /** Copy the selected jobs. Argument `format`: `csv` or `json`. */

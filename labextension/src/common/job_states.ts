@@ -55,6 +55,17 @@ export function stateKind(state: string): StateKind {
   return kind;
 }
 
+/** Whether a job is of one of these kinds: an array with failed tasks is also of those that failed. */
+export function isOfKind({ state, tasks }: IJob, kinds: ReadonlySet<StateKind>): boolean {
+  return kinds.has(stateKind(state)) || (kinds.has("failed") && hasFailedTasks(tasks));
+}
+
+function hasFailedTasks(tasks: IJob["tasks"]): boolean {
+  return Object.entries(tasks ?? {}).some(
+    ([state, count]) => count > 0 && stateKind(state) === "failed",
+  );
+}
+
 /** Whether the user may apply an action to a job in its state. Actions for administrators are not offered. */
 export function isAllowed(act: Act, job: IJob): boolean {
   if (job.isForeign) {

@@ -29,6 +29,10 @@ export interface IJobsModel extends IDisposable {
   readonly pending: number;
   /** The time on the server's clock, in seconds since the epoch. */
   readonly now: number;
+  /** When the queue was last read, in seconds since the epoch, on the clock of this page; null: not known. */
+  readonly updatedAt: number | null;
+  /** Ask the agent again when the queue was last read. Slurm is not asked. */
+  refreshClusters(): void;
   /** Whether a job is being cancelled: from the request until its state changes. */
   isCancelling(job: IJob): boolean;
   /** Cancel a job. A failure is reported through `problem`. */

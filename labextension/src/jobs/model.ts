@@ -67,6 +67,8 @@ export class JobsModel extends Model implements IJobsModel {
   private readonly _actions: PendingActions;
   private readonly _runningActs: RunningActs;
   private _clusters = new Map<string, ICluster>();
+  /** When the queue of each cluster was last read, in seconds since the epoch, on the clock of this page. */
+  private readonly _polledAt = new Map<string, number>();
   private _reconnected: string | null = null;
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
@@ -159,6 +161,29 @@ export class JobsModel extends Model implements IJobsModel {
 
   get runningActs(): readonly IActProgress[] {
     return this._runningActs.all;
+  }
+
+  get updatedAt(): number | null {
+    const times = [...this._clusters.values()]
+      .filter(isReached)
+      .map(({ id }) => this._polledAt.get(id));
+    return times.length === 0 || times.includes(undefined)
+      ? null
+      : Math.min(...(times as number[]));
+  }
+
+  refreshClusters(): void {
+    if (this._connection === "live") {
+      void this._options.api.clusters().then(
+        (clusters) => {
+          clusters.forEach((cluster) => {
+            this._noteTime(cluster);
+          });
+          this._changed.emit();
+        },
+        () => undefined, // the stream reports failures
+      );
+    }
   }
 
   get now(): number {
@@ -359,10 +384,18 @@ export class JobsModel extends Model implements IJobsModel {
     this._changed.emit();
   }
 
+  private _noteTime({ id, poll }: ICluster): void {
+    const age = poll.error === null ? poll.seconds_since : poll.failing_for;
+    if (age !== undefined && age !== null) {
+      this._polledAt.set(id, this._options.clock() - age);
+    }
+  }
+
   /** Apply the state of a cluster: without a login nothing is known of its jobs. */
   private _applyCluster(cluster: ICluster): void {
     const before = this._clusters.get(cluster.id)?.connection?.state;
     this._clusters.set(cluster.id, cluster);
+    this._noteTime(cluster);
     if (isUnknown(cluster)) {
       this._store.retain((job) => job.cluster !== cluster.id);
     }

@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { Message } from "@lumino/messaging";
-import { Panel as PanelWidget } from "@lumino/widgets";
+import { Panel as PanelWidget, type Widget } from "@lumino/widgets";
 import * as React from "react";
 
 import type { Act, ICluster, IJob } from "../common/api/objects";
@@ -16,7 +16,8 @@ import { Clusters } from "./cluster_list";
 import { asCsv } from "./table/columns";
 import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
-import { Toolbar } from "./table/toolbar";
+import { FilterBar, TitleBar, type IToolbarProps } from "./table/toolbar";
+import { UpdateTime } from "./update_time";
 
 /** Actions of the user in the panel. */
 export interface IActs {
@@ -42,74 +43,92 @@ export interface IBeside {
   readonly sessions?: IWithSessions | null;
 }
 
+/** Width in pixels below which there is a list of two-line rows instead of the table. */
+const MIN_TABLE_WIDTH = 720;
+
 interface IPanelProps extends IBeside {
   readonly table: JobsTable;
   readonly trans: TranslationBundle;
   readonly acts: IActs;
+  /** Width of the panel in pixels; 0: unknown. */
+  readonly width: number;
 }
 
-function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
-  const { model, lines, criteria } = table;
-  const { act, open, write } = acts;
+/** Why there is no row. */
+function Nothing({ table, trans }: IToolbarProps): React.ReactElement {
+  const { model, criteria } = table;
   const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
-  const nothing = isFiltered ? trans.__("No jobs match.") : trans.__("No jobs.");
+  if (model.connection !== "live") {
+    return <p className="jp-Slurm-empty" />; // without a connection nothing is known; the reason stands above
+  }
+  return (
+    <p className="jp-Slurm-empty">
+      {isFiltered ? trans.__("No jobs match.") : trans.__("No jobs.")}
+      {isFiltered && (
+        <>
+          {" "}
+          <button
+            type="button"
+            className="jp-Slurm-link"
+            onClick={() => {
+              table.clearFilters();
+            }}
+          >
+            {trans.__("Clear filters")}
+          </button>
+        </>
+      )}
+    </p>
+  );
+}
+
+function Jobs(props: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
+  const { table, trans, acts, isNarrow } = props;
+  const { act, open, write } = acts;
   const copy = (jobs: readonly IJob[]): void => {
     write(asCsv(jobs));
   };
   return (
-    <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
-      <Toolbar {...{ table, trans, acts }} isNarrow={acts.widen !== undefined} />
-      <ActProgress {...{ model, trans }} />
-      {lines.length === 0 ? (
-        // Without a connection nothing is known; the reason stands above.
-        <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>
+    <>
+      {table.lines.length === 0 ? (
+        <Nothing {...props} />
       ) : (
-        <Table {...{ table, trans }} acts={{ act, open, copy }} />
+        <Table {...{ table, trans, isNarrow }} acts={{ act, open, copy }} />
       )}
-      {model.hasOlder && (
+      {table.model.hasOlder && (
         <p className="jp-Slurm-aside">
           <button
             type="button"
             className="jp-Slurm-link"
             onClick={() => {
-              model.showOlder();
+              table.model.showOlder();
             }}
           >
             {trans.__("Show older ones")}
           </button>
         </p>
       )}
-    </section>
+    </>
   );
 }
 
 function Panel(props: IPanelProps): React.ReactElement {
-  const { table, sessions, trans, acts } = props;
+  const { table, sessions, trans, acts, width } = props;
   const { model } = table;
+  const [isChosen, setFiltering] = React.useState(false);
+  const isNarrow = width > 0 ? width < MIN_TABLE_WIDTH : acts.widen !== undefined;
+  const isFiltering = isChosen || table.criteria.text !== "" || table.showsAllUsers;
+  const bar = { table, trans, acts, width, isNarrow, isFiltering };
+  const resources = sessions?.model.resources && (
+    <AllResources
+      model={sessions.model.resources}
+      clusters={model.clusters.filter(isReached)}
+      trans={trans}
+    />
+  );
   return (
     <>
-      <div className="jp-Slurm-title">
-        <h2>
-          {table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs")}
-        </h2>
-        <span>
-          {acts.widen && (
-            <button type="button" className="jp-mod-styled jp-mod-minimal" onClick={acts.widen}>
-              {trans.__("Open in a tab")}
-            </button>
-          )}
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            onClick={() => {
-              model.refresh();
-              table.loadAllJobs();
-            }}
-          >
-            {trans.__("Refresh")}
-          </button>
-        </span>
-      </div>
+      <TitleBar {...bar} setFiltering={setFiltering} />
       <p
         className="jp-Slurm-notice"
         role="status"
@@ -119,19 +138,26 @@ function Panel(props: IPanelProps): React.ReactElement {
       </p>
       <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
       {sessions && <Sessions {...sessions} trans={trans} />}
-      {sessions?.model.resources && (
-        <AllResources
-          model={sessions.model.resources}
-          clusters={model.clusters.filter(isReached)}
-          trans={trans}
-        />
-      )}
-      <Jobs {...props} />
+      {!isNarrow && resources}
+      <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
+        <FilterBar {...bar} />
+        <ActProgress {...{ model, trans }} />
+        <Jobs {...bar} />
+      </section>
+      {isNarrow && resources}
+      <div className="jp-Slurm-foot jp-Slurm-aside">
+        <UpdateTime {...{ model, trans }} />
+        <span className="jp-Slurm-selected" aria-live="polite">
+          {table.marked.length > 0 && trans._n("%1 selected", "%1 selected", table.marked.length)}
+        </span>
+      </div>
     </>
   );
 }
 
 export class JobsPanel extends ReactWidget {
+  private _width = 0;
+
   constructor(
     readonly table: JobsTable,
     private readonly _trans: TranslationBundle,
@@ -156,12 +182,20 @@ export class JobsPanel extends ReactWidget {
     this.update();
   }
 
+  /** Draw again when the width has changed: of a narrow panel the rows have two lines. */
+  protected override onResize(msg: Widget.ResizeMessage): void {
+    super.onResize(msg);
+    if (this.isVisible && this.node.clientWidth !== this._width) {
+      this.update();
+    }
+  }
+
   protected override onAfterHide(msg: Message): void {
     super.onAfterHide(msg);
     this.update();
   }
 
-  /** Focus the filter, from which an arrow key leads into the table. */
+  /** Focus the filter, from which an arrow key leads into the table; without a filter, the table. */
   protected override onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
     if (!this.node.contains(document.activeElement)) {
@@ -169,7 +203,10 @@ export class JobsPanel extends ReactWidget {
     }
     void this.renderPromise?.then(() => {
       if (document.activeElement === this.node) {
-        this.node.querySelector<HTMLElement>(".jp-Slurm-filter")?.focus(); // not after a click on something else
+        const first = [".jp-Slurm-filter", "[role=treegrid]"].map((selector) =>
+          this.node.querySelector<HTMLElement>(selector),
+        );
+        first.find(Boolean)?.focus(); // not after a click on something else
       }
     });
   }
@@ -179,9 +216,18 @@ export class JobsPanel extends ReactWidget {
     if (!this.isVisible) {
       return <></>;
     }
+    this._width = this.node.clientWidth;
     const panel = (): React.ReactElement => (
       <UseSignal signal={this.table.changed}>
-        {() => <Panel table={this.table} trans={this._trans} acts={this._acts} {...this._beside} />}
+        {() => (
+          <Panel
+            table={this.table}
+            trans={this._trans}
+            acts={this._acts}
+            width={this._width}
+            {...this._beside}
+          />
+        )}
       </UseSignal>
     );
     const { sessions } = this._beside;

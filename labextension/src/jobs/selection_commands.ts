@@ -7,9 +7,11 @@ import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { CommandIDs } from "../common/identifiers";
 import { isAllowed } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
+import { openJob } from "./commands";
 import { actOnJobs } from "./confirmed_actions";
 import type { JobsPanel } from "./panel";
 import { asCsv, asJson } from "./table/columns";
+import type { JobsTable } from "./table/table_model";
 
 function selectionLabel(trans: TranslationBundle, act: Act): string {
   switch (act) {
@@ -27,9 +29,9 @@ function selectionLabel(trans: TranslationBundle, act: Act): string {
 }
 
 /**
- * Add the command that applies an action to the selected jobs that allow it, and the one that copies them.
+ * Add the commands that open the selected job, apply an action to those that allow it, and copy them.
  *
- * @param panels - The panels; the commands use the first visible one with a selection.
+ * @param panels - The panels; the commands use the visible one in which jobs were selected last.
  */
 export function addSelectionCommands(
   commands: JupyterFrontEnd["commands"],
@@ -38,16 +40,27 @@ export function addSelectionCommands(
   trans: TranslationBundle,
   panels: () => readonly JobsPanel[],
 ): void {
-  const marked = (): readonly IJob[] => {
-    const visible = panels().filter(({ isVisible }) => isVisible);
-    return visible.find(({ table }) => table.marked.length > 0)?.table.marked ?? [];
-  };
+  const latest = (): JobsTable | undefined =>
+    panels()
+      .filter(({ isVisible, table }) => isVisible && table.marked.length > 0)
+      .map(({ table }) => table)
+      .sort((a, b) => b.lastUse - a.lastUse)[0];
+  const marked = (): readonly IJob[] => latest()?.marked ?? [];
   const targets = (act: unknown): readonly IJob[] =>
     marked().filter((job) => isAllowed(act as Act, job) && model.pendingAct(job) === null);
   commands.addCommand(CommandIDs.act, {
     label: ({ act }) => selectionLabel(trans, act as Act),
     isEnabled: ({ act }) => targets(act).length > 0,
     execute: ({ act }) => actOnJobs(trans, model, act as Act, targets(act)),
+  });
+  commands.addCommand(CommandIDs.openSelected, {
+    label: trans.__("Open Job"),
+    isEnabled: () => marked().length > 0,
+    execute: async () => {
+      const table = latest();
+      const job = table?.lines[table.active]?.job ?? table?.marked[0];
+      await (job && !job.isForeign && openJob(commands, job));
+    },
   });
   commands.addCommand(CommandIDs.copy, {
     label: ({ format }) =>

@@ -17,6 +17,7 @@ import { IJobsModel } from "../common/jobs_model";
 import { addPage, hasMainArea } from "../common/main_area";
 import { AllJobs } from "../jobs/all_jobs";
 import { actOnJobs } from "../jobs/confirmed_actions";
+import { addContextMenu } from "../jobs/context_menu";
 import { JobsPanel, SideBar, type IActs } from "../jobs/panel";
 import { addSelectionCommands } from "../jobs/selection_commands";
 import type { ColumnId } from "../jobs/table/columns";
@@ -39,11 +40,12 @@ function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
   return (
     state && {
       load: () => state.fetch(`${place}:table`),
-      save: ({ columns, sort, kinds }) =>
+      save: ({ columns, sort, kinds, widths }) =>
         state.save(`${place}:table`, {
           columns: [...columns],
           kinds: [...kinds],
           sort: sort && { ...sort },
+          widths: { ...widths },
         }),
     }
   );
@@ -185,6 +187,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     side.title.caption = trans.__("Slurm jobs");
     app.shell.add(side, "left", { rank: RANK });
 
+    addContextMenu(app);
     addCommands(app, model, trans, open, side);
     addSelectionCommands(app.commands, palette, model, trans, () => {
       const wide = tracker.currentWidget?.content;

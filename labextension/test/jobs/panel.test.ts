@@ -59,6 +59,8 @@ function model(jobs: IJob[]): IJobsModel {
     running: 0,
     pending: 1,
     now: 60,
+    updatedAt: 50,
+    refreshClusters: () => undefined,
     failures: [],
     runningActs: [],
     pendingAct: () => null,
@@ -122,7 +124,7 @@ describe("what is shown", () => {
     ]);
     expect(shown).toEqual([
       ["done", "released", "Used 1:00 of 1:00:00."],
-      ["done", "released", "Used 1:00.Its kernel was killed and did not restart."],
+      ["done", "released", "Used 1:00. · Its kernel was killed and did not restart."],
       ["running", "being released", ""],
       ["failed", "TIMEOUT", "too long"],
       ["cancelled", "CANCELLED", ""],
@@ -208,7 +210,8 @@ describe("what is shown", () => {
     await vi.waitFor(() => {
       expect(heads().slice(0, 2)).toEqual(["State", "Job"]);
     });
-    node.querySelector<HTMLElement>("[aria-label='Copy as JSON']")?.click();
+    const buttons = [...node.querySelectorAll<HTMLElement>(".jp-Slurm-tools button")];
+    buttons.find(({ textContent }) => textContent === "Copy as JSON")?.click();
     expect(JSON.parse(String(write.mock.calls[0]?.[0]))).toEqual([JOB]);
   });
 
@@ -294,6 +297,31 @@ describe("what is shown", () => {
     expect(open).toHaveBeenLastCalledWith(later);
   });
 
+  it("is a list of two-line rows where it is narrow, with the states that occur", async () => {
+    const running: IJob = { ...JOB, id: "13", state: "RUNNING", start_time: 30, time_limit: 60 };
+    const widen = vi.fn();
+    const table = new JobsTable(model([{ ...running, partition: "devwork" }, JOB]));
+    const narrow = new JobsPanel(table, trans, { ...NOTHING, widen });
+    Object.defineProperty(narrow.node, "clientWidth", { value: 232 });
+    const node = await show(narrow);
+    expect(node.querySelector("[role=columnheader]")).toBeNull();
+    const [row] = node.querySelectorAll<HTMLElement>(ROW);
+    expect(row?.querySelector(".jp-Slurm-facts")?.textContent).toBe("0:30 of 1:00 · devwork");
+    expect(row?.querySelector(".jp-Slurm-state")?.textContent).toBe("RUNNING");
+    const labels = [...node.querySelectorAll(".jp-Slurm-kinds button")].map(
+      (chip) => chip.ariaLabel,
+    );
+    expect(labels).toEqual(["Running 1", "Pending 1"]);
+    expect(node.querySelector(".jp-Slurm-filter")).toBeNull();
+    node.querySelector<HTMLElement>("button[aria-label=Filter]")?.click();
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-filter")).not.toBeNull();
+    });
+    node.querySelector<HTMLElement>("[aria-label='Open in a tab']")?.click();
+    expect(widen).toHaveBeenCalledOnce();
+    expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Updated /);
+  });
+
   it("says that there are no jobs", async () => {
     const node = await show(panel(model([])));
     expect(node.querySelector("[role=treegrid]")).toBeNull();
@@ -306,7 +334,11 @@ describe("what is shown", () => {
     expect(node.querySelector<HTMLElement>(".jp-Slurm-body .jp-Slurm-name")?.title).toHaveLength(
       1000,
     );
-    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-id")?.textContent).toBe("122001 tasks");
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-id")?.textContent).toBe("12");
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-mark")?.textContent).toBe("2001 tasks");
+    expect(node.querySelector(".jp-Slurm-body .jp-Slurm-reason")?.textContent).toContain(
+      "3 running, 1998 pending",
+    );
   });
 
   it("marks a cluster that does not answer as a problem", async () => {

@@ -100,7 +100,11 @@ export type ILaunchDefaults = NonNullable<ApiSchemas["Cluster"]["launch"]>;
 export type ICluster = Pick<ApiSchemas["Cluster"], "id" | "launch" | "gpus"> & {
   readonly name: string | null;
   /** An older agent sends the error as a text. */
-  readonly poll: { readonly error: IProblem | string | null };
+  readonly poll: {
+    readonly error: IProblem | string | null;
+    readonly seconds_since?: number | null;
+    readonly failing_for?: number | null;
+  };
   /** Absent or null: the cluster needs no login. */
   readonly connection?: IConnection | null;
   readonly users?: readonly IUser[];

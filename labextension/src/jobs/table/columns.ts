@@ -28,24 +28,57 @@ export const COLUMNS = [
 /** The columns to choose from, and the user of a job, which is shown with the jobs of other users. */
 export type ColumnId = (typeof COLUMNS)[number] | "user";
 
-/** Smallest width of each column in pixels, and its share of the remaining width. */
+/** Smallest and initial width of each column in pixels. The reason takes the rest of the width. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
-  id: [80, 0],
-  name: [110, 2],
-  state: [96, 0],
-  reason: [180, 5],
-  partition: [90, 1],
-  nodes: [90, 1],
-  time: [84, 0],
-  cluster: [90, 1],
-  account: [90, 1],
-  qos: [80, 1],
-  submitted: [150, 0],
-  started: [150, 0],
-  ended: [150, 0],
-  limit: [92, 0],
-  user: [80, 1],
+  id: [64, 84],
+  name: [90, 240],
+  state: [88, 104],
+  reason: [120, 120],
+  partition: [64, 92],
+  nodes: [64, 92],
+  time: [96, 136],
+  cluster: [64, 92],
+  account: [64, 92],
+  qos: [64, 80],
+  submitted: [150, 150],
+  started: [150, 150],
+  ended: [150, 150],
+  limit: [80, 92],
+  user: [64, 84],
 };
+
+/** Widths that the user has chosen, in pixels. */
+export type ChosenWidths = Readonly<Partial<Record<ColumnId, number>>>;
+
+/** Smallest width to which a column can be dragged. */
+export const MIN_WIDTH = 40;
+/** Widths of the triangle before the columns, of the button after them, and of the space between two. */
+const [FOLD, ACTION, GAP] = [20, 28, 8];
+
+/**
+ * Return the columns of all rows as a CSS grid template, and their smallest width together. No width depends on the
+ * content of a row: each row is a grid of its own, and its columns stand below their heads.
+ */
+export function gridColumns(
+  columns: readonly ColumnId[],
+  chosen: ChosenWidths,
+): { readonly template: string; readonly least: number } {
+  const isFree = columns.includes("reason") && chosen.reason === undefined;
+  const rest = isFree ? "reason" : columns.at(-1);
+  const widths = columns.map((column) => {
+    const [least, most] = WIDTHS[column];
+    const width = chosen[column];
+    if (column === rest) {
+      return `minmax(${width ?? least}px, 1fr)`;
+    }
+    return width === undefined ? `minmax(${least}px, ${most}px)` : `${width}px`;
+  });
+  const least = columns.reduce(
+    (sum, column) => sum + (chosen[column] ?? WIDTHS[column][0]) + GAP,
+    FOLD + ACTION + GAP,
+  );
+  return { template: [`${FOLD}px`, ...widths, `${ACTION}px`].join(" "), least };
+}
 
 export function isColumn(word: unknown): word is ColumnId {
   return COLUMNS.some((column) => column === word);

@@ -1,6 +1,6 @@
 /** Filter and order of the rows of a table. Fifty thousand jobs are sorted once; changed jobs are inserted. No DOM. */
 import type { IJob } from "../../common/api/objects";
-import { stateKind, type StateKind } from "../../common/job_states";
+import { isOfKind, type StateKind } from "../../common/job_states";
 import { sortKey, type ColumnId } from "./columns";
 
 export interface ISort {
@@ -58,7 +58,7 @@ export class RowOrder {
         ? sorted
         : sorted.filter(
             (job) =>
-              (criteria.kinds.size === 0 || criteria.kinds.has(stateKind(job.state))) &&
+              (criteria.kinds.size === 0 || isOfKind(job, criteria.kinds)) &&
               words.every((word) => searchText(job).includes(word)),
           );
     }

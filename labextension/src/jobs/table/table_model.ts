@@ -1,11 +1,11 @@
 /** Model of the table of jobs: the filter, the columns, the selection and the unfolded jobs. No DOM. */
 import type { IJob, IProblem } from "../../common/api/objects";
 import { identity, isReached } from "../../common/api/records";
-import { isKind, stateKind, type StateKind } from "../../common/job_states";
+import { isKind, isOfKind, stateKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { Model } from "../../common/observable_model";
 import type { AllJobs } from "../all_jobs";
-import { COLUMNS, isColumn, type ColumnId } from "./columns";
+import { COLUMNS, isColumn, MIN_WIDTH, type ChosenWidths, type ColumnId } from "./columns";
 import { RowOrder, type ICriteria, type ISort } from "./row_order";
 import { UnfoldedParts } from "./unfolded_parts";
 
@@ -21,6 +21,7 @@ export interface ISavedTable {
   readonly columns: readonly ColumnId[];
   readonly sort: ISort | null;
   readonly kinds: readonly StateKind[];
+  readonly widths: ChosenWidths;
 }
 
 /** Storage of the state of a table. */
@@ -29,17 +30,26 @@ export interface ITableMemory {
   save(remembered: ISavedTable): Promise<void>;
 }
 
+const FAILED: ReadonlySet<StateKind> = new Set(["failed"]);
+/** Number of arrays that a filter unfolds: for each one the agent is asked. */
+const MAX_UNFOLDED = 20;
+/** Number of selections in all tables so far. */
+let uses = 0;
+
 export class JobsTable extends Model {
   private readonly _rows = new RowOrder();
   private _criteria: ICriteria = { text: "", kinds: new Set(), sort: null };
   private _columns: readonly ColumnId[];
+  private _widths: ChosenWidths = {};
   private _showsAllUsers = false;
   private _marked = new Set<string>();
   private readonly _parts: UnfoldedParts;
+  private _unfoldedByFilter: ReadonlySet<string> = new Set();
   /** The active line, and the first line of a range. */
   private _active: string | null = null;
   private _anchor: string | null = null;
   private _at = -1;
+  private _lastUse = 0;
   private _sought: { cluster: string; job: string } | null = null;
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
@@ -72,15 +82,22 @@ export class JobsTable extends Model {
     return this._criteria;
   }
 
-  /** The columns that are shown. */
+  /** The columns that are shown: those that were chosen, and those without which jobs could not be told apart. */
   get columns(): readonly ColumnId[] {
     const [first, ...others] = this._columns;
-    if (!this._showsAllUsers || !first) {
+    if (first === undefined) {
       return this._columns;
+    }
+    const isMany = this.model.clusters.length > 1 && !this._columns.includes("cluster");
+    const cluster: readonly ColumnId[] = isMany ? ["cluster"] : [];
+    if (!this._showsAllUsers) {
+      return [first, ...cluster, ...others];
     }
     // The agent does not send the names of the jobs of other users: in a narrow panel with the names first, nothing
     // would be visible.
-    return first === "name" ? ["user", ...others, first] : [first, "user", ...others];
+    return first === "name"
+      ? ["user", ...cluster, ...others, first]
+      : [first, "user", ...cluster, ...others];
   }
 
   /** The columns that the user has chosen, in their order. */
@@ -114,15 +131,18 @@ export class JobsTable extends Model {
     }
   }
 
-  /** The number of jobs of each kind of state. */
+  /** The number of jobs of each kind of state: the number of rows that the filter for it shows. */
   get counts(): ReadonlyMap<StateKind, number> {
     const { jobs } = this;
     if (jobs !== this._counted) {
       this._counted = jobs;
       this._counts = new Map();
-      for (const { state } of jobs) {
-        const kind = stateKind(state);
+      for (const job of jobs) {
+        const kind = stateKind(job.state);
         this._counts.set(kind, (this._counts.get(kind) ?? 0) + 1);
+        if (kind !== "failed" && job.tasks !== null && isOfKind(job, FAILED)) {
+          this._counts.set("failed", (this._counts.get("failed") ?? 0) + 1);
+        }
       }
     }
     return this._counts;
@@ -133,11 +153,14 @@ export class JobsTable extends Model {
     const shown = this._rows.shown(this.jobs, this._criteria, this.model.now);
     if (shown !== this._shown) {
       this._shown = shown;
+      const { kinds } = this._criteria;
       const lines: IRow[] = [];
       for (const job of shown) {
         lines.push({ job, parent: null });
         for (const part of this._parts.partsOf(job)) {
-          lines.push({ job: part, parent: job });
+          if (job.tasks === null || kinds.size === 0 || isOfKind(part, kinds)) {
+            lines.push({ job: part, parent: job });
+          }
         }
       }
       this._lines = lines;
@@ -149,13 +172,37 @@ export class JobsTable extends Model {
     this._choose({ ...this._criteria, text });
   }
 
+  /** Show all jobs again. */
+  clearFilters(): void {
+    this._choose({ ...this._criteria, text: "", kinds: new Set() });
+    this._save();
+  }
+
   toggleKind(kind: StateKind): void {
     const kinds = new Set(this._criteria.kinds);
     if (!kinds.delete(kind)) {
       kinds.add(kind);
     }
+    if (kind === "failed") {
+      this._unfoldFailed(kinds.has(kind));
+    }
     this._choose({ ...this._criteria, kinds });
     this._save();
+  }
+
+  /** Unfold the arrays with failed tasks while only what failed is shown; the filter leaves those tasks only. */
+  private _unfoldFailed(isOn: boolean): void {
+    const arrays = isOn
+      ? this.jobs.filter(
+          (job) => job.tasks !== null && !this.isUnfolded(job) && isOfKind(job, FAILED),
+        )
+      : this.jobs.filter((job) => this._unfoldedByFilter.has(identity(job)));
+    const some = arrays.slice(0, MAX_UNFOLDED);
+    for (const job of some) {
+      this._parts.fold(job, isOn);
+    }
+    this._unfoldedByFilter = new Set(isOn ? some.map(identity) : []);
+    this._shown = null;
   }
 
   /** Sort by a column; the second time in the opposite order; the third time return to the initial order. */
@@ -193,6 +240,22 @@ export class JobsTable extends Model {
     }
   }
 
+  /** The widths that the user has chosen. */
+  get widths(): ChosenWidths {
+    return this._widths;
+  }
+
+  /** Give a column a width in pixels; null: the initial one. */
+  resize(column: ColumnId, width: number | null): void {
+    const others = Object.fromEntries(
+      Object.entries(this._widths).filter(([name]) => name !== column),
+    );
+    const chosen = width === null ? {} : { [column]: Math.max(MIN_WIDTH, Math.round(width)) };
+    this._widths = { ...others, ...chosen };
+    this._save();
+    this._changed.emit();
+  }
+
   // -- the selection
 
   /** The selected jobs that are shown, in their order. */
@@ -221,6 +284,7 @@ export class JobsTable extends Model {
     if (line === undefined) {
       return;
     }
+    this._noteUse();
     const key = identity(line.job);
     this._active = key;
     if (how.extends) {
@@ -242,6 +306,7 @@ export class JobsTable extends Model {
     if (line === undefined) {
       return;
     }
+    this._noteUse();
     if (extend) {
       this._anchor ??= this._active ?? identity(line.job);
     } else {
@@ -254,7 +319,20 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
+  /** Make a line the target of a menu: a line outside the selection is selected alone. */
+  pointAt(index: number): void {
+    const line = this.lines[index];
+    if (line && !this.isMarked(line.job)) {
+      this.click(index, { adds: false, extends: false });
+    } else if (line) {
+      this._noteUse();
+      this._active = identity(line.job);
+      this._changed.emit();
+    }
+  }
+
   markAll(): void {
+    this._noteUse();
     this._marked = new Set(this.lines.map(({ job }) => identity(job)));
     this._changed.emit();
   }
@@ -268,6 +346,16 @@ export class JobsTable extends Model {
   find(cluster: string, job: string): void {
     this._sought = { cluster, job };
     this._seek();
+  }
+
+  /** Position of the last selection among those of all tables of the page: commands are for the latest one. */
+  get lastUse(): number {
+    return this._lastUse;
+  }
+
+  private _noteUse(): void {
+    uses += 1;
+    this._lastUse = uses;
   }
 
   // -- arrays and allocations
@@ -337,7 +425,7 @@ export class JobsTable extends Model {
   private _save(): void {
     const { sort, kinds } = this._criteria;
     void this._memory
-      ?.save({ columns: this._columns, sort, kinds: [...kinds] })
+      ?.save({ columns: this._columns, sort, kinds: [...kinds], widths: this._widths })
       .catch(() => undefined); // without storage the choice holds as long as the page
   }
 
@@ -345,9 +433,14 @@ export class JobsTable extends Model {
     if (typeof told !== "object" || told === null) {
       return;
     }
-    const { columns, sort, kinds } = told as Partial<ISavedTable>;
+    const { columns, sort, kinds, widths } = told as Partial<ISavedTable>;
     const known = Array.isArray(columns) ? columns.filter(isColumn) : [];
     this._columns = known.length > 0 ? [...new Set(known)] : this._columns;
+    this._widths = Object.fromEntries(
+      Object.entries(widths ?? {}).filter(
+        ([column, width]) => isColumn(column) && Number.isFinite(width) && width >= MIN_WIDTH,
+      ),
+    );
     this._choose({
       ...this._criteria,
       sort: sort && isColumn(sort.column) ? { ...sort } : null,

@@ -1,5 +1,18 @@
-/** Toolbar of the table of jobs: the filter, the columns, and the actions on the selected jobs. */
+/** Toolbars of the table of jobs: the actions on the selected jobs, the filter and the columns. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import {
+  Button,
+  ellipsesIcon,
+  filterIcon,
+  historyIcon,
+  launchIcon,
+  pauseIcon,
+  redoIcon,
+  refreshIcon,
+  runIcon,
+  stopIcon,
+  type LabIcon,
+} from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../../common/api/objects";
@@ -11,17 +24,53 @@ import type { JobsTable } from "./table_model";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
 
+const ICONS: Readonly<Record<Act, LabIcon>> = {
+  cancel: stopIcon,
+  hold: pauseIcon,
+  release: runIcon,
+  requeue: redoIcon,
+  limit: historyIcon,
+};
+
 export interface IToolbarActs {
   readonly act: (act: Act, jobs: readonly IJob[]) => void;
   readonly write: (text: string) => void;
+  /** Open the panel in the main area, where it is in the side bar. */
+  readonly widen?: () => void;
 }
 
 export interface IToolbarProps {
   readonly table: JobsTable;
   readonly trans: TranslationBundle;
   readonly acts: IToolbarActs;
-  /** Whether the panel is in the side bar. */
+  /** Width of the panel in pixels; 0: unknown. */
+  readonly width: number;
+  /** Whether there is room for icons and a list of two-line rows only. */
   readonly isNarrow: boolean;
+}
+
+interface IIconButtonProps {
+  readonly icon: LabIcon;
+  readonly label: string;
+  readonly isPressed?: boolean;
+  readonly onClick: () => void;
+}
+
+/** A button of JupyterLab's toolbars, with an icon only. */
+function IconButton({ icon, label, isPressed, onClick }: IIconButtonProps): React.ReactElement {
+  return (
+    <Button
+      minimal
+      type="button"
+      className="jp-ToolbarButtonComponent"
+      aria-label={label}
+      aria-pressed={isPressed}
+      title={label}
+      onClick={onClick}
+    >
+      <icon.react tag="span" aria-hidden="true" />
+    </Button>
+  );
 }
 
 function kindName(trans: TranslationBundle, kind: StateKind): string {
@@ -43,26 +92,37 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
 
 /** Focus the table, also from a button that disappears after its action. */
 function focusTable(from: Element): void {
-  const jobs = from.closest(".jp-Slurm-jobs");
-  jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
+  from.closest(".jp-Slurm-panel")?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
 }
 
-function Kinds({ table, trans }: IToolbarProps): React.ReactElement {
+/** Width of a letter, and of a chip without its text, in pixels. */
+const [LETTER, CHIP] = [7, 26];
+
+/** The states that occur, with the number of jobs: without words where there is no room for them in one line. */
+function Kinds({ table, trans, width, isNarrow }: IToolbarProps): React.ReactElement | null {
   const { counts, criteria } = table;
-  return (
+  const chips = KINDS.map((kind) => {
+    const count = counts.get(kind) ?? 0;
+    return { kind, count, text: trans.__("%1 %2", kindName(trans, kind), count) };
+  }).filter(({ kind, count }) => count > 0 || criteria.kinds.has(kind));
+  const needed = chips.reduce((sum, { text }) => sum + text.length * LETTER + CHIP, 0);
+  const isShort = isNarrow && width > 0 && needed > width;
+  return chips.length === 0 ? null : (
     <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("States")}>
-      {KINDS.map((kind) => (
+      {chips.map(({ kind, count, text }) => (
         <button
           key={kind}
           type="button"
           className="jp-Slurm-chip"
           data-kind={kind}
           aria-pressed={criteria.kinds.has(kind)}
+          aria-label={text}
+          title={text}
           onClick={() => {
             table.toggleKind(kind);
           }}
         >
-          {trans.__("%1 %2", kindName(trans, kind), counts.get(kind) ?? 0)}
+          {isShort ? count : text}
         </button>
       ))}
     </span>
@@ -117,12 +177,14 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
 
 interface IMenuProps extends React.PropsWithChildren {
   readonly name: string;
+  /** Shown instead of the name. */
+  readonly icon?: LabIcon;
   /** Whether a click on one of its buttons closes it. */
   readonly closes?: boolean;
 }
 
 /** A box that opens below its name, and closes with Escape. */
-function Menu({ name, children, closes = false }: IMenuProps): React.ReactElement {
+function Menu({ name, icon: Icon, children, closes = false }: IMenuProps): React.ReactElement {
   return (
     <details
       className="jp-Slurm-menu"
@@ -138,7 +200,17 @@ function Menu({ name, children, closes = false }: IMenuProps): React.ReactElemen
         }
       }}
     >
-      <summary>{name}</summary>
+      {Icon ? (
+        <summary
+          className="jp-Button jp-mod-minimal jp-ToolbarButtonComponent"
+          aria-label={name}
+          title={name}
+        >
+          <Icon.react tag="span" aria-hidden="true" />
+        </summary>
+      ) : (
+        <summary>{name}</summary>
+      )}
       <div>{children}</div>
     </details>
   );
@@ -160,18 +232,23 @@ function Columns({ table, trans }: IToolbarProps): React.ReactElement {
 
 interface IActionProps extends IToolbarProps {
   readonly action: Act;
+  /** Whether the icon stands alone. */
+  readonly isIcon?: boolean;
 }
 
 /** The button of an action: it keeps its place and its text, so that nothing moves when jobs are selected. */
-function Action({ table, trans, acts, action }: IActionProps): React.ReactElement {
+function Action(props: IActionProps): React.ReactElement {
+  const { table, trans, acts, action, isIcon = false } = props;
   const jobs = table.marked.filter(
     (job) => isAllowed(action, job) && table.model.pendingAct(job) === null,
   );
   const label = jobs.length > 0 ? actLabel(trans, action, jobs.length) : actName(trans, action);
+  const Icon = ICONS[action];
   return (
-    <button
+    <Button
+      minimal
       type="button"
-      className="jp-mod-styled jp-mod-minimal"
+      className="jp-ToolbarButtonComponent"
       aria-label={label}
       title={label}
       disabled={jobs.length === 0}
@@ -180,16 +257,18 @@ function Action({ table, trans, acts, action }: IActionProps): React.ReactElemen
         acts.act(action, jobs);
       }}
     >
-      {actName(trans, action)}
-    </button>
+      <Icon.react tag="span" aria-hidden="true" />
+      {isIcon ? null : actName(trans, action)}
+    </Button>
   );
 }
 
 function ClearSelection({ table, trans }: IToolbarProps): React.ReactElement {
   return (
-    <button
+    <Button
+      minimal
       type="button"
-      className="jp-mod-styled jp-mod-minimal"
+      className="jp-ToolbarButtonComponent"
       disabled={table.marked.length === 0}
       onClick={(event) => {
         focusTable(event.currentTarget);
@@ -197,13 +276,41 @@ function ClearSelection({ table, trans }: IToolbarProps): React.ReactElement {
       }}
     >
       {trans.__("Clear selection")}
-    </button>
+    </Button>
+  );
+}
+
+/** The selected jobs, or all jobs of the table, as text. */
+function Copies({ table, trans, acts }: IToolbarProps): React.ReactElement {
+  const copied = (): readonly IJob[] =>
+    table.marked.length > 0 ? table.marked : table.lines.map(({ job }) => job);
+  const formats = [
+    [trans.__("Copy as CSV"), asCsv],
+    [trans.__("Copy as JSON"), asJson],
+  ] as const;
+  return (
+    <>
+      {formats.map(([label, written]) => (
+        <Button
+          key={label}
+          minimal
+          type="button"
+          className="jp-ToolbarButtonComponent"
+          title={trans.__("%1: the selected jobs, or all jobs of the table", label)}
+          onClick={() => {
+            acts.write(written(copied()));
+          }}
+        >
+          {label}
+        </Button>
+      ))}
+    </>
   );
 }
 
 /** Actions on the selected jobs. In a narrow panel, all but the first are in a menu. */
 function Marked(props: IToolbarProps): React.ReactElement {
-  const { table, trans, isNarrow } = props;
+  const { trans, isNarrow } = props;
   const [first, ...others] = ACTS;
   const rest = (
     <>
@@ -214,22 +321,64 @@ function Marked(props: IToolbarProps): React.ReactElement {
     </>
   );
   return (
-    <div
+    <span
       role="group"
       className="jp-Slurm-marked"
       aria-label={trans.__("Actions on the selected jobs")}
     >
-      <span className="jp-Slurm-selected" aria-live="polite">
-        {trans._n("%1 selected", "%1 selected", table.marked.length)}
-      </span>
-      <Action {...{ ...props, action: first }} />
+      <Action {...{ ...props, action: first }} isIcon={isNarrow} />
       {isNarrow ? (
-        <Menu name={trans.__("More")} closes>
+        <Menu name={trans.__("More")} icon={ellipsesIcon} closes>
           {rest}
+          <Copies {...props} />
         </Menu>
       ) : (
         rest
       )}
+    </span>
+  );
+}
+
+interface ITitleBarProps extends IToolbarProps {
+  readonly isFiltering: boolean;
+  readonly setFiltering: (isFiltering: boolean) => void;
+}
+
+/** The title of the panel, and the actions on the panel and on the selected jobs. */
+export function TitleBar(props: ITitleBarProps): React.ReactElement {
+  const { table, trans, acts, isNarrow, isFiltering, setFiltering } = props;
+  return (
+    <div className="jp-Slurm-title">
+      <h2>
+        {table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs")}
+      </h2>
+      {!isNarrow && <Marked {...props} />}
+      <span className="jp-Slurm-icons">
+        <IconButton
+          icon={refreshIcon}
+          label={trans.__("Refresh")}
+          onClick={() => {
+            table.model.refresh();
+            table.loadAllJobs();
+          }}
+        />
+        {acts.widen && (
+          <IconButton icon={launchIcon} label={trans.__("Open in a tab")} onClick={acts.widen} />
+        )}
+        {isNarrow && (
+          <>
+            <IconButton
+              icon={filterIcon}
+              label={trans.__("Filter")}
+              isPressed={isFiltering}
+              onClick={() => {
+                setFiltering(!isFiltering);
+              }}
+            />
+            <Marked {...props} />
+          </>
+        )}
+      </span>
     </div>
   );
 }
@@ -288,38 +437,25 @@ function Filter({ table, trans }: IToolbarProps): React.ReactElement {
   );
 }
 
-export function Toolbar(props: IToolbarProps): React.ReactElement {
-  const { table, trans, acts } = props;
-  const copied = (): readonly IJob[] =>
-    table.marked.length > 0 ? table.marked : table.lines.map(({ job }) => job);
+interface IFilterBarProps extends IToolbarProps {
+  /** Whether the filter is shown in a narrow panel. */
+  readonly isFiltering: boolean;
+}
+
+/** The filter, the states that occur, and the choice of columns. */
+export function FilterBar(props: IFilterBarProps): React.ReactElement {
+  const { isNarrow, isFiltering } = props;
   return (
     <div className="jp-Slurm-toolbar">
-      <Filter {...props} />
+      {(!isNarrow || isFiltering) && <Filter {...props} />}
+      {(!isNarrow || isFiltering) && <OwnerFilter {...props} />}
       <Kinds {...props} />
-      <span className="jp-Slurm-tools">
-        <Columns {...props} />
-        {(
-          [
-            ["CSV", trans.__("Copy as CSV"), asCsv],
-            ["JSON", trans.__("Copy as JSON"), asJson],
-          ] as const
-        ).map(([name, label, written]) => (
-          <button
-            key={name}
-            type="button"
-            className="jp-Slurm-link"
-            aria-label={label}
-            title={trans.__("%1: the selected jobs, or all jobs of the table", label)}
-            onClick={() => {
-              acts.write(written(copied()));
-            }}
-          >
-            {name}
-          </button>
-        ))}
-      </span>
-      <OwnerFilter {...props} />
-      <Marked {...props} />
+      {!isNarrow && (
+        <span className="jp-Slurm-tools">
+          <Copies {...props} />
+          <Columns {...props} />
+        </span>
+      )}
       <Failures {...props} />
     </div>
   );

@@ -1,3 +1,4 @@
+import { nullTranslator } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { describe, expect, it, vi } from "vitest";
 
@@ -5,8 +6,17 @@ import { ACTS, type Act, type IJob } from "../../../src/common/api/objects";
 import { isAllowed } from "../../../src/common/job_states";
 import type { IJobsModel } from "../../../src/common/jobs_model";
 import { JobStore } from "../../../src/jobs/store";
-import { asCsv } from "../../../src/jobs/table/columns";
+import { asCsv, gridColumns } from "../../../src/jobs/table/columns";
+import {
+  listFacts,
+  markOf,
+  reasonLines,
+  timeShare,
+  timeText,
+} from "../../../src/jobs/table/row_texts";
 import { JobsTable } from "../../../src/jobs/table/table_model";
+
+const trans = nullTranslator.load("jupyter_slurm");
 
 function job(id: number, state: string, more: Partial<IJob> = {}): IJob {
   return {
@@ -35,6 +45,7 @@ class Model {
   readonly changed = new Signal<this, void>(this);
   readonly store = new JobStore();
   private _jobs: readonly IJob[] | null = null;
+  readonly clusters = [];
   now = 1000;
   loadParts = vi.fn((of: IJob) =>
     Promise.resolve([job(77, "RUNNING", { id: `${of.id ?? ""}_1` })]),
@@ -263,6 +274,79 @@ describe("a table of jobs", () => {
     await Promise.resolve();
     other.toggleColumn("id"); // the last one stays
     expect([other.columns, other.criteria.sort]).toEqual([["id"], null]);
+  });
+
+  it("has an array with failed tasks among the failed jobs, with those tasks only", async () => {
+    const model = new Model(
+      job(3, "RUNNING", { tasks: { COMPLETED: 11, FAILED: 1, RUNNING: 3 } }),
+      job(2, "RUNNING", { tasks: { COMPLETED: 4, RUNNING: 1 } }),
+      job(1, "FAILED"),
+    );
+    model.loadParts.mockImplementation((of: IJob) =>
+      Promise.resolve(
+        ["COMPLETED", "FAILED", "RUNNING"].map((state, at) =>
+          job(70 + at, state, { id: `${of.id ?? ""}_${at}` }),
+        ),
+      ),
+    );
+    const table = tableOf(model);
+    const ids = (): (string | null)[] => table.lines.map(({ job: { id } }) => id);
+    expect(table.counts.get("failed")).toBe(2);
+    table.toggleKind("failed");
+    await vi.waitFor(() => {
+      expect(ids()).toEqual(["3", "3_1", "1"]);
+    });
+    expect(model.loadParts).toHaveBeenCalledOnce();
+    table.toggleKind("failed");
+    expect(ids()).toEqual(["3", "2", "1"]); // folded again
+  });
+
+  it("keeps the widths of its columns, whose template does not depend on a row", async () => {
+    const saved: unknown[] = [];
+    const memory = (told: unknown): ConstructorParameters<typeof JobsTable>[2] => ({
+      load: () => Promise.resolve(told),
+      save: (each) => Promise.resolve(void saved.push(JSON.parse(JSON.stringify(each)))),
+    });
+    const model = new Model() as unknown as IJobsModel;
+    const table = new JobsTable(model, ["id", "reason", "time"], memory(null));
+    const template = (each: JobsTable): string => gridColumns(each.columns, each.widths).template;
+    expect(template(table)).toBe(
+      "20px minmax(64px, 84px) minmax(120px, 1fr) minmax(96px, 136px) 28px",
+    );
+    table.resize("id", 150.4);
+    table.resize("reason", 3);
+    expect(template(table)).toBe("20px 150px 40px minmax(96px, 1fr) 28px");
+    const again = new JobsTable(model, ["id", "reason", "time"], memory(saved.at(-1)));
+    await vi.waitFor(() => {
+      expect(again.widths).toEqual({ id: 150, reason: 40 });
+    });
+    again.resize("reason", null);
+    expect(again.widths).toEqual({ id: 150 });
+    const odd = new JobsTable(model, ["id"], memory({ widths: { id: "9", x: 50, name: -1 } }));
+    await Promise.resolve();
+    expect(odd.widths).toEqual({});
+  });
+
+  it("tells of a row what it is and how it stands, in few words", () => {
+    const facts = (each: IJob): string => listFacts(trans, each, 1000, false).join(" · ");
+    const running = job(1, "RUNNING", { start_time: 988, time_limit: 60 });
+    expect(facts(running)).toBe("0:12 of 1:00 · arandu");
+    expect(timeText(trans, running, 1000)).toBe("0:12 / 1:00");
+    expect(timeShare(running, 1000)).toBe(0.2);
+    expect(facts(job(971, "PENDING"))).toBe("waits 0:29 · arandu");
+    const failed = job(1, "FAILED", { start_time: 1, end_time: 4 });
+    expect(facts(failed)).toBe("FAILED · 0:03 · arandu");
+    expect(timeShare(failed, 1000)).toBeNull();
+    const done = job(1, "COMPLETED", { reason_text: "The job ended well." });
+    expect(reasonLines(trans, done)).toEqual([]);
+    const tasks = { COMPLETED: 11, TIMEOUT: 1, RUNNING: 3, PENDING: 5 };
+    expect(reasonLines(trans, job(1, "RUNNING", { tasks }))).toEqual([
+      "11 done, 1 failed, 3 running, 5 pending",
+    ]);
+    expect(markOf(job(1, "RUNNING", { kind: "session" }))).toBe("session");
+    expect(markOf(job(1, "RUNNING", { kind: "allocation", kernel: {} }))).toBe("kernel");
+    expect(markOf(job(1, "RUNNING", { kind: "allocation" }))).toBe("allocation");
+    expect(markOf(job(1, "RUNNING", { kind: "python" }))).toBeNull();
   });
 
   it("is copied as CSV that no spreadsheet takes for formulas", () => {

@@ -1,0 +1,131 @@
+/** Texts of a row: the time, the tasks of an array by state, the reason, and the second line of a narrow list. No DOM. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { IJob } from "../../common/api/objects";
+import { formatDuration } from "../../common/format";
+import { isFinished, isReleased, stateKind, type StateKind } from "../../common/job_states";
+import { jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
+
+/** The kinds of states in the order in which the tasks of an array are counted. */
+const COUNTED = ["done", "failed", "running", "pending", "cancelled", "unknown"] as const;
+
+/** Number of tasks of a kind. */
+export type KindCount = readonly [StateKind, number];
+
+/** Return the number of tasks of an array for each kind of state that occurs; empty for any other job. */
+export function taskCounts({ tasks }: IJob): readonly KindCount[] {
+  const counts = new Map<StateKind, number>();
+  for (const [state, count] of Object.entries(tasks ?? {})) {
+    const kind = stateKind(state);
+    counts.set(kind, (counts.get(kind) ?? 0) + count);
+  }
+  return COUNTED.flatMap((kind): readonly KindCount[] => {
+    const count = counts.get(kind) ?? 0;
+    return count > 0 ? [[kind, count]] : [];
+  });
+}
+
+/** Return the number of tasks of a kind in words. */
+export function countText(trans: TranslationBundle, [kind, count]: KindCount): string {
+  switch (kind) {
+    case "done":
+      return trans._n("%1 done", "%1 done", count);
+    case "failed":
+      return trans._n("%1 failed", "%1 failed", count);
+    case "running":
+      return trans._n("%1 running", "%1 running", count);
+    case "pending":
+      return trans._n("%1 pending", "%1 pending", count);
+    case "cancelled":
+      return trans._n("%1 cancelled", "%1 cancelled", count);
+    default:
+      return trans._n("%1 unknown", "%1 unknown", count);
+  }
+}
+
+/** Return the number of tasks of an array for each kind of state, in words. */
+export function countsText(trans: TranslationBundle, job: IJob): string {
+  return taskCounts(job)
+    .map((count) => countText(trans, count))
+    .join(", ");
+}
+
+/** Return the lines of the reason; empty for a job that has ended well, since its state says so. */
+export function reasonLines(trans: TranslationBundle, job: IJob): readonly string[] {
+  const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
+  const counts = countsText(trans, job);
+  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : jobReason(trans, job))];
+}
+
+/** Whether a job uses its time now. */
+function isRunning({ state }: IJob): boolean {
+  return stateKind(state) === "running";
+}
+
+/** Return the share of its time limit that a running job has used, from 0 to 1; null where there is none. */
+export function timeShare(job: IJob, now: number): number | null {
+  return isRunning(job) && job.time_limit && job.start_time !== null
+    ? Math.min(1, Math.max(0, (now - job.start_time) / job.time_limit))
+    : null;
+}
+
+/** Return the time of a job in the table: of a running one with its limit, of a pending one as its waiting time. */
+export function timeText(trans: TranslationBundle, job: IJob, now: number): string {
+  const time = jobTime(job, now);
+  if (time !== "" && stateKind(job.state) === "pending") {
+    return trans.__("waits %1", time);
+  }
+  return time !== "" && isRunning(job) && job.time_limit
+    ? `${time} / ${formatDuration(job.time_limit)}`
+    : time;
+}
+
+/** Return the facts in the second line of a narrow list: the state where the time does not tell it, time and place. */
+export function listFacts(
+  trans: TranslationBundle,
+  job: IJob,
+  now: number,
+  isManyClusters: boolean,
+): readonly string[] {
+  const time = jobTime(job, now);
+  const isUsual = ["RUNNING", "PENDING"].includes(job.state) && !isReleased(job);
+  const isArray = job.tasks !== null;
+  const when =
+    time !== "" && isRunning(job) && job.time_limit
+      ? trans.__("%1 of %2", time, formatDuration(job.time_limit))
+      : timeText(trans, job, now);
+  return [
+    job.id === null ? trans.__("being submitted") : "",
+    isUsual || (isArray && isFinished(job.state)) ? "" : jobState(trans, job),
+    when,
+    isArray ? "" : (job.partition ?? ""),
+    isManyClusters ? job.cluster : "",
+  ].filter((fact) => fact !== "");
+}
+
+/** What a job is, where it is more than a script. */
+export type Mark = "session" | "kernel" | "allocation" | "array";
+
+export function markOf({ session, kernel, kind, tasks, allocation }: IJob): Mark | null {
+  if (session || kind === "session") {
+    return "session";
+  }
+  if (kind === "kernel" || (kernel && !allocation)) {
+    return "kernel";
+  }
+  return kind === "allocation" ? "allocation" : tasks ? "array" : null;
+}
+
+/** Return the word of a mark. */
+export function markText(trans: TranslationBundle, mark: Mark, job: IJob): string {
+  switch (mark) {
+    case "session":
+      return trans.__("session");
+    case "kernel":
+      return trans.__("kernel");
+    case "allocation":
+      return trans.__("allocation");
+    case "array":
+      return jobTasks(trans, job);
+  }
+}

@@ -1,0 +1,37 @@
+/** The time at which Slurm was last asked: old figures are marked as such. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { IJobsModel } from "../common/jobs_model";
+import { silentCluster } from "../common/labels";
+
+/** Time between two questions to the agent, in milliseconds. */
+const ASK_INTERVAL_MS = 10_000;
+
+interface IUpdateTimeProps {
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+}
+
+export function UpdateTime({ model, trans }: IUpdateTimeProps): React.ReactElement {
+  React.useEffect(() => {
+    const timer = setInterval(() => {
+      model.refreshClusters();
+    }, ASK_INTERVAL_MS);
+    return () => {
+      clearInterval(timer);
+    };
+  }, [model]);
+  const { updatedAt } = model;
+  const isOld = model.connection !== "live" || silentCluster(model) !== undefined;
+  const time = updatedAt === null ? "" : new Date(updatedAt * 1000).toLocaleTimeString();
+  return (
+    <span className="jp-Slurm-updated" data-old={isOld}>
+      {time === ""
+        ? ""
+        : isOld
+          ? trans.__("Not updated since %1.", time)
+          : trans.__("Updated %1", time)}
+    </span>
+  );
+}
