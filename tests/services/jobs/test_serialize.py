@@ -27,3 +27,18 @@ def test_what_killed_a_cell_is_told_before_the_queue_tells_it() -> None:
     assert (told["reason"], told["reason_text"]) == ("NonZeroExitCode", "A program of the job was ended by SIGKILL.")
     assert "--mem" in told["next_step"]
     assert job_dict(TrackedJob("c", id=JobId(12), state=JobState("FAILED"), exit_code=1))["reason_text"] == ""
+
+
+def test_an_array_has_started_with_its_first_task() -> None:
+    """Its time does not jump back when that task has ended, and Slurm has forgotten it."""
+
+    def row(task: int, state: str, start: int) -> JobRecord:
+        return JobRecord(JobId(12, task), state=JobState(state), start_time=start, submit_time=50)
+
+    array = TrackedJob("c", id=JobId(12))
+    array.update_from_slurm([row(1, "RUNNING", 100), row(2, "RUNNING", 101)], now=102.0)
+    assert array.start_time == 100
+    array.update_from_slurm([row(1, "COMPLETED", 100), row(2, "COMPLETED", 101), row(3, "RUNNING", 200)], now=201.0)
+    assert array.start_time == 100
+    array.update_from_slurm([row(4, "RUNNING", 300)], now=301.0)
+    assert array.start_time == 100

@@ -62,10 +62,16 @@ function isRunning({ state }: IJob): boolean {
   return stateKind(state) === "running";
 }
 
+/** Return the time limit against which the time of a running job counts: that of an array is one of each task. */
+function limitOf(job: IJob): number | null {
+  return isRunning(job) && job.tasks === null ? (job.time_limit ?? null) : null;
+}
+
 /** Return the share of its time limit that a running job has used, from 0 to 1; null where there is none. */
 export function timeShare(job: IJob, now: number): number | null {
-  return isRunning(job) && job.time_limit && job.start_time !== null
-    ? Math.min(1, Math.max(0, (now - job.start_time) / job.time_limit))
+  const limit = limitOf(job);
+  return limit && job.start_time !== null
+    ? Math.min(1, Math.max(0, (now - job.start_time) / limit))
     : null;
 }
 
@@ -75,9 +81,8 @@ export function timeText(trans: TranslationBundle, job: IJob, now: number): stri
   if (time !== "" && stateKind(job.state) === "pending") {
     return trans.__("waits %1", time);
   }
-  return time !== "" && isRunning(job) && job.time_limit
-    ? `${time} / ${formatDuration(job.time_limit)}`
-    : time;
+  const limit = limitOf(job);
+  return time !== "" && limit ? `${time} / ${formatDuration(limit)}` : time;
 }
 
 /** Return the facts in the second line of a narrow list: the state where the time does not tell it, time and place. */
@@ -90,9 +95,10 @@ export function listFacts(
   const time = jobTime(job, now);
   const isUsual = ["RUNNING", "PENDING"].includes(job.state) && !isReleased(job);
   const isArray = job.tasks !== null;
+  const limit = limitOf(job);
   const when =
-    time !== "" && isRunning(job) && job.time_limit
-      ? trans.__("%1 of %2", time, formatDuration(job.time_limit))
+    time !== "" && limit
+      ? trans.__("%1 of %2", time, formatDuration(limit))
       : timeText(trans, job, now);
   return [
     job.id === null ? trans.__("being submitted") : "",

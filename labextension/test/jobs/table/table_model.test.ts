@@ -343,6 +343,7 @@ describe("a table of jobs", () => {
     expect(reasonLines(trans, job(1, "RUNNING", { tasks }))).toEqual([
       "11 done, 1 failed, 3 running, 5 pending",
     ]);
+    expect(timeText(trans, { ...running, tasks }, 1000)).toBe("0:12"); // each task has the limit
     expect(markOf(job(1, "RUNNING", { kind: "session" }))).toBe("session");
     expect(markOf(job(1, "RUNNING", { kind: "allocation", kernel: {} }))).toBe("kernel");
     expect(markOf(job(1, "RUNNING", { kind: "allocation" }))).toBe("allocation");
