@@ -53,7 +53,9 @@ __all__ = [
     "Images",
     "Job",
     "JobComponent",
+    "JobFailedTask",
     "JobMemory",
+    "JobNextEnd",
     "JobPart",
     "JobRanks",
     "JobRanksFirst",
@@ -548,6 +550,20 @@ class JobSending(TypedDict):
     total: int
 
 
+class JobNextEnd(TypedDict):
+    id: str
+    name: str
+    own: bool
+    time: float
+
+
+class JobFailedTask(TypedDict):
+    task: int
+    state: str
+    exit_code: int | None
+    signal: int | None
+
+
 class JobComponent(TypedDict):
     id: str
     state: str
@@ -623,6 +639,7 @@ class Job(TypedDict):
     known: bool
     unknown_since: NotRequired[float | None]
     estimated_start: NotRequired[float | None]
+    next_end: NotRequired[JobNextEnd | None]
     account: NotRequired[str | None]
     qos: NotRequired[str | None]
     folder: NotRequired[str | None]
@@ -631,6 +648,7 @@ class Job(TypedDict):
     warnings: NotRequired[Sequence[str]]
     doubts: NotRequired[Sequence[str]]
     tasks: NotRequired[Mapping[str, int] | None]
+    failed_task: NotRequired[JobFailedTask | None]
     components: NotRequired[Sequence[JobComponent] | None]
     array: NotRequired[str | None]
     task: NotRequired[int | None]

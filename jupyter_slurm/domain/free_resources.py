@@ -15,7 +15,7 @@ from jupyter_slurm.domain.slurm_values import Gres
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Gpus", "Resources", "count_gpus", "standing"]
+__all__ = ["Gpus", "Resources", "count_gpus", "gpus_by_type", "standing"]
 
 _MIB: Final = 1 << 20
 # Flags of a node that starts jobs (scontrol(1), "node state"). All others keep jobs away: the backfill scheduler keeps
@@ -148,7 +148,7 @@ def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int | None] | N
     """
     total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for node in nodes:
-        there = _by_type(node)
+        there = gpus_by_type(node)
         for kind, (has, taken) in there.items():
             total[kind] += has
             used[kind] += taken
@@ -192,7 +192,7 @@ def _default_memory(partition: Partition) -> int | None:
     return 0
 
 
-def _by_type(node: Node) -> dict[str, tuple[int, int]]:
+def gpus_by_type(node: Node) -> dict[str, tuple[int, int]]:
     """Return by type the numbers of a node's GPUs and of the allocated ones.
 
     If a plugin detected the types itself, the use may have types that the node's own line does not name.
@@ -236,7 +236,9 @@ def _node(node: Node) -> api.ResourcesNode:
         "memory": node.memory // _MIB,
         "memory_used": node.memory_used // _MIB,
         "load": node.load,
-        "gpus": [{"type": kind, "total": has, "used": used} for kind, (has, used) in sorted(_by_type(node).items())],
+        "gpus": [
+            {"type": kind, "total": has, "used": used} for kind, (has, used) in sorted(gpus_by_type(node).items())
+        ],
         "features": list(node.features),
         "reason": node.reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
     }

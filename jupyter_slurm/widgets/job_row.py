@@ -44,20 +44,21 @@ def row(data: api.Job) -> str:
     why = data.get("nodes") or ("" if is_finished(data) else data.get("reason_text") or data.get("reason"))
     if data.get("known") is False and not is_finished(data):
         why = "Slurm does not answer; this is the last that was known."
-    ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") else ""
+    tasks = tally(data)
+    ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") and not tasks else ""
     values = (
         escape(str(data.get("id") or "…")),
         _titled(job_name(data)),
         state_as_html(data),
         escape(str(data.get("partition") or "")),
         progress(data),
-        _titled(str(ended or why or "")),
+        _titled(", ".join(filter(None, (tasks, ended or why)))),
     )
     return f'<div class="jupyter-slurm-row" style="{_GRID}">{_cells(values)}</div>'
 
 
 def progress(data: api.Job) -> str:
-    """Return the used share of a job's time, and for an array the number of tasks in each state."""
+    """Return the used share of a job's time."""
     start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
     said = ""
     if runs(data) and start:
@@ -70,8 +71,7 @@ def progress(data: api.Job) -> str:
         said = escape(f"ran {duration(end - start)}")
     elif limit and not is_finished(data):
         said = calm(f"up to {duration(limit)}")
-    tasks = escape(tally(data))
-    return f"{said} · {tasks}" if said and tasks else said or tasks
+    return said
 
 
 def _titled(text: str) -> str:

@@ -140,7 +140,7 @@ def facts(data: api.Job) -> list[str]:
         if start and end and has_run(data):
             said.append(_used(data, end - start))
         said += [] if is_released(data) else _end(data)
-    elif start and data.get("state") != "PENDING":
+    elif start and (data.get("state") != "PENDING" or data.get("tasks")):
         said.append(f"running for {duration(now - start)}")
     elif submitted := data.get("submit_time"):
         said.append(f"waiting for {duration(now - submitted)}")
@@ -200,6 +200,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     if reason and data.get("state") != "COMPLETED" and reason != "None" and not is_released(data):
         # For a finished job, the words explain its end; the reason may still be that of its wait.
         said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
+    said.append(next_end(data))
     if data.get("state") in ("FAILED", "OUT_OF_MEMORY"):
         said.append(explain_ranks(data.get("ranks")))
     if data.get("state") not in ("RUNNING", "COMPLETED") and not is_released(data):
@@ -225,6 +226,17 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return list(dict.fromkeys(text for text in said if text))  # an unknown end is an explanation and an error
+
+
+def next_end(data: api.Job) -> str:
+    """Return the running job that has what a job waits for and is expected to end next; empty if unknown."""
+    found = data.get("next_end")
+    if not found or data.get("state") != "PENDING":
+        return ""
+    end = time.localtime(found["time"])
+    when = time.strftime("%H:%M" if end[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M", end)
+    who = f"{found['name'] or found['id']} (yours)" if found["own"] else f"job {found['id']} of another user"
+    return f"Next expected to end: {who}, by {when}."
 
 
 def _missing(data: api.Job, panes: Sequence[OutputPane]) -> list[str]:

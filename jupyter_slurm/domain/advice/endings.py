@@ -5,13 +5,14 @@ Sources: sbatch(1), "JOB STATE CODES" of squeue(1), the exit codes of POSIX shel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import format_time_limit
-from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.domain.states import FINAL_STATES, JobState
 
-__all__ = ["SIGNALS", "explain_end", "is_near_limit", "own_exit_code"]
+__all__ = ["SIGNALS", "explain_end", "explain_failed_tasks", "is_near_limit", "own_exit_code"]
 
 _MAX_WARNING_S: Final = 600.0  # seconds before the time limit, at most a part of the limit
 _WARNING_SHARE: Final = 0.1
@@ -129,6 +130,25 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
     if state.name in _STATES:
         return _STATES[state.name]
     return _explain_code(record.exit_code, record.signal)
+
+
+def explain_failed_tasks(tasks: Mapping[str, int], first: int, exit_code: int | None, signal: int | None) -> str:
+    """Return how many tasks of an array failed, and how the first of them ended.
+
+    Parameters
+    ----------
+    tasks : mapping
+        Number of tasks by state.
+    first : int
+        Index of the first failed task.
+    exit_code, signal : int, optional
+        End of that task.
+    """
+    not_failed = ("COMPLETED", "CANCELLED", "REVOKED")
+    failed = sum(number for state, number in tasks.items() if state in FINAL_STATES and state not in not_failed)
+    how = f", ended by signal {signal}" if signal else f", exit code {exit_code}" if exit_code else ""
+    which = f"task {first}{how}" if failed == 1 else f"the first: task {first}{how}"
+    return f"{failed} of {sum(tasks.values())} tasks failed ({which})."
 
 
 def _explain_code(exit_code: int | None, signal: int | None) -> tuple[str, str]:

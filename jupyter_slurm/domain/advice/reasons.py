@@ -11,9 +11,9 @@ from typing import Final
 
 from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.slurm_values import format_memory, parse_tres
+from jupyter_slurm.domain.slurm_values import format_memory, parse_memory
 
-__all__ = ["KNOWN_REASONS", "explain"]
+__all__ = ["KNOWN_REASONS", "explain", "memory_step"]
 
 _WAIT_HINT: Final = "It starts automatically."
 _LIMITS_COMMAND: Final = "See the limits with sacctmgr show assoc user=$USER and sacctmgr show qos."
@@ -209,7 +209,7 @@ _RESOURCE_NAMES: Final = {
 }
 
 
-def explain(reason: str, record: JobRecord | None = None, memory: str | None = None) -> tuple[str, str]:
+def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     """Explain why a job waits or how it ended, and name the next step.
 
     Parameters
@@ -218,8 +218,6 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
         As Slurm shows it: a word, several words with commas (tasks of an array), or a sentence. May be empty.
     record : JobRecord, optional
         Record of the job. If the job is finished, its end is explained.
-    memory : str, optional
-        Memory that the site recommends to request.
 
     Returns
     -------
@@ -236,23 +234,28 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
     words, step = _explain_waiting(text)
     if record is not None:
         step = step.replace(" ID", f" {record.id.allocation}").replace("jobid=ID", f"jobid={record.id.allocation}")
-        if text.startswith("Resources"):
-            step = f"It starts automatically. If nodes seem free, it may wait for {_memory_hint(record, memory)}"
-        elif _QOS_GPU_LIMIT.search(text):
-            words, step = _either(words, step, record, memory)
+        if _QOS_GPU_LIMIT.search(text):
+            # Slurm does not report which of the two applies; the numbers of the cluster do (services/clusters).
+            words = (
+                f"{words.removesuffix('.')}, or it waits for other resources. For a job with --gpus, Slurm (22.05, for "
+                "example) may name the limit of the QOS in both cases."
+            )
     return words, step
 
 
-def _either(words: str, step: str, record: JobRecord, memory: str | None) -> tuple[str, str]:
-    """Add the other meaning of a limit of GPUs: Slurm does not report which of the two applies."""
-    return (
-        (
-            f"{words.removesuffix('.')}, or it waits for something else, such as memory. For a job with "
-            "--gpus, Slurm (22.05, for example) may name the limit of the QOS in both cases."
-        ),
-        f"{step} If you have fewer GPUs than the QOS allows, it waits for nodes, and often for "
-        f"{_memory_hint(record, memory)}",
-    )
+def memory_step(requested: int, advised: str | None) -> str:
+    """Return advice for a job that waits for memory.
+
+    Parameters
+    ----------
+    requested : int
+        Bytes of memory that the job requests; 0 if unknown.
+    advised : str, optional
+        Memory that the site recommends to request.
+    """
+    example = f", for example --mem={advised}" if advised and parse_memory(advised) < requested else ""
+    amount = f" (this job requests {format_memory(requested)})" if requested else ""
+    return f"If it needs less memory{amount}: cancel it, and request what it needs with --mem{example}."
 
 
 def _explain_waiting(text: str) -> tuple[str, str]:
@@ -291,14 +294,4 @@ def _explain_limit(limit: re.Match[str]) -> tuple[str, str]:
     return (
         f"It requests more {thing}{per} than {who} allows.",
         f"Request less, or choose another QOS or account.{memory} {_LIMITS_COMMAND}",
-    )
-
-
-def _memory_hint(record: JobRecord, advised: str | None) -> str:
-    """Return advice for a job that waits though nodes seem free: often no memory was requested."""
-    asked = parse_tres(record.tres).get("mem")
-    amount = f" (this job requests {format_memory(asked)})" if asked else ""
-    return (
-        f"memory{amount}: cancel it, and request the memory that it needs with --mem, for example "
-        f"--mem={advised or '64G'}."
     )

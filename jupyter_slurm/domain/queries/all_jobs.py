@@ -7,14 +7,25 @@ hides (``PrivateData=jobs`` in slurm.conf(5)) are missing. No field of the answe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
+from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
-from jupyter_slurm.domain.slurm_values import parse_epoch, present, read_time_limit
+from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_gres, parse_tres, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["COLUMNS", "all_jobs_argv", "hides_jobs", "parse_all_jobs"]
+__all__ = [
+    "COLUMNS",
+    "RunningJob",
+    "all_jobs_argv",
+    "hides_jobs",
+    "job_gpus",
+    "parse_all_jobs",
+    "parse_running",
+    "running_argv",
+]
 
 _FIELDS: Final = (
     "jobarrayid",
@@ -28,6 +39,11 @@ _FIELDS: Final = (
     "submittime",
     "starttime",
     "timelimit",
+)
+
+_RUNNING_FIELDS: Final = (
+    *("jobarrayid", "username", "nodelist", "endtime", "timelimit", "numnodes", "numtasks", "tres-alloc"),
+    *("tres-per-job", "tres-per-node", "tres-per-task"),
 )
 
 #: Columns of a row of :func:`parse_all_jobs`.
@@ -100,3 +116,63 @@ def parse_all_jobs(output: bytes, mark: str, user: str) -> list[list[Any]]:
 def hides_jobs(configuration: Mapping[str, str]) -> bool:
     """Return whether a site shows users only their own jobs, by ``scontrol show config``."""
     return "jobs" in configuration.get("PrivateData", "").lower().split(",")
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that runs; ``end_time`` is its time limit, in seconds since the epoch."""
+
+    id: str
+    user: str
+    nodes: frozenset[str]
+    end_time: int
+    gpus: Mapping[str, int] = field(default_factory=dict)
+
+
+def running_argv(mark: str) -> list[str]:
+    """Return the query for the running jobs of all users (the same requests as :func:`all_jobs_argv`).
+
+    Parameters
+    ----------
+    mark : str
+        Fresh random hexadecimal digits.
+    """
+    form = long_format(_RUNNING_FIELDS, mark)
+    return ["squeue", "--local", "--all", "--noheader", "--states=running,completing", f"--Format={form}"]
+
+
+def parse_running(output: bytes, mark: str) -> list[RunningJob]:
+    """Parse the answer to :func:`running_argv`; jobs without a time limit are left out.
+
+    Raises
+    ------
+    ParseError
+        The answer is incomplete.
+    """
+    found = []
+    for row in framed_records(output, mark, len(_RUNNING_FIELDS)):
+        fields = dict(zip(_RUNNING_FIELDS, row, strict=True))
+        end = parse_epoch(fields["endtime"])
+        if end is None or read_time_limit(fields["timelimit"]) is None:
+            continue
+        try:
+            nodes = frozenset(expand_hosts(present(fields["nodelist"])))
+        except ParseError:
+            continue
+        found.append(RunningJob(fields["jobarrayid"].strip(), fields["username"], nodes, end, job_gpus(fields)))
+    return found
+
+
+def job_gpus(fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the GPUs of a job by type; without accounting, Slurm counts no GPUs in ``tres-alloc``."""
+    nodes, tasks = parse_count(fields["numnodes"]) or 1, parse_count(fields["numtasks"]) or 1
+    for name, times in (("tres-per-job", 1), ("tres-per-node", nodes), ("tres-per-task", tasks)):
+        found: dict[str, int] = {}
+        for gres in parse_gres(fields[name]):
+            if gres.name == "gpu" and gres.count:
+                found[gres.type or ""] = found.get(gres.type or "", 0) + gres.count * times
+        if found:
+            return found
+    tres = parse_tres(fields["tres-alloc"])
+    typed = {name.partition(":")[2]: count for name, count in tres.items() if name.startswith("gres/gpu:")}
+    return typed or ({"": count} if (count := tres.get("gres/gpu", 0)) else {})

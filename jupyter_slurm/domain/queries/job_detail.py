@@ -11,17 +11,22 @@ Source: squeue(1).
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.queries.all_jobs import job_gpus
+from jupyter_slurm.domain.queries.cluster import Node, expand_hosts
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.queries.output_paths import read_patterns
 from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.slurm_values import present
+from jupyter_slurm.domain.slurm_values import parse_count, parse_tres, present
+from jupyter_slurm.errors import ParseError
 
-__all__ = ["detail_argv", "parse_detail"]
+__all__ = ["WaitingRequest", "detail_argv", "parse_detail", "parse_waiting", "waiting_argv"]
 
 _DETAIL_FIELDS: Final = (
     *POLL_FIELDS,
@@ -35,6 +40,68 @@ _DETAIL_FIELDS: Final = (
     "tres-alloc",
     "dependency",
 )
+
+_REQUEST_FIELDS: Final = (
+    *("state", "partition", "account", "qos", "numnodes", "numcpus", "numtasks", "tres-alloc"),
+    *("tres-per-job", "tres-per-node", "tres-per-task", "feature", "licenses", "reservation", "reqnodes"),
+    *("oversubscribe", "dependency"),
+)
+
+
+@dataclass(frozen=True)
+class WaitingRequest:
+    """Resources that a waiting job requests.
+
+    Parameters
+    ----------
+    partitions : tuple of str
+        One of them suffices.
+    nodes, cpus, tasks : int
+        At least.
+    memory : int
+        Bytes on all nodes; 0 if unknown.
+    gpus : mapping
+        Number by type; an empty type is any GPU.
+    gpus_per_node : int
+        0 if the GPUs may be on any of the nodes.
+    features : tuple of str
+        Features that each node must have; empty if none, or if the request is more complex.
+    node_list : frozenset of str
+        Names of the requested nodes; empty if any node will do.
+    is_exclusive : bool
+        Whether the job shares its nodes with no other.
+    licenses : mapping
+        Number by name.
+    reservation, qos, account, dependency : str
+        Empty if unknown.
+    """
+
+    partitions: tuple[str, ...]
+    nodes: int = 1
+    cpus: int = 1
+    tasks: int = 1
+    memory: int = 0
+    gpus: Mapping[str, int] = field(default_factory=dict)
+    gpus_per_node: int = 0
+    features: tuple[str, ...] = ()
+    node_list: frozenset[str] = frozenset()
+    is_exclusive: bool = False
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    reservation: str = ""
+    qos: str = ""
+    account: str = ""
+    dependency: str = ""
+
+    def candidates(self, nodes: Iterable[Node]) -> list[Node]:
+        """Return the nodes on which the job may run."""
+        wanted = {*self.features}
+        return [
+            node
+            for node in nodes
+            if {*node.partitions} & {*self.partitions}
+            and wanted <= {*node.features}
+            and (not self.node_list or node.name in self.node_list)
+        ]
 
 
 def detail_argv(job: JobId, mark: str) -> list[str]:
@@ -78,3 +145,60 @@ def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
             )
             records.append(read_patterns(present(field["stdout"]), present(field["stderr"]), record))
     return records
+
+
+def waiting_argv(job: JobId, mark: str) -> list[str]:
+    """Return the query for what one waiting job requests (the same requests as :func:`detail_argv`).
+
+    Parameters
+    ----------
+    job : JobId
+        A job, array or task.
+    mark : str
+        Fresh random hexadecimal digits.
+    """
+    form = long_format(_REQUEST_FIELDS, mark)
+    return ["squeue", "--local", "--all", "--noheader", f"--jobs={JobId(job.job, job.task)}", f"--Format={form}"]
+
+
+def parse_waiting(output: bytes, mark: str) -> WaitingRequest | None:
+    """Parse the answer to :func:`waiting_argv`; None if no part of the job waits.
+
+    Raises
+    ------
+    ParseError
+        The answer is incomplete.
+    """
+    rows = (dict(zip(_REQUEST_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_REQUEST_FIELDS)))
+    row = next((row for row in rows if row["state"] == "PENDING"), None)
+    if row is None:
+        return None
+    tres, nodes, tasks = parse_tres(row["tres-alloc"]), parse_count(row["numnodes"]) or 1, parse_count(row["numtasks"])
+    gpus = job_gpus(row)
+    is_per_node = len(gpus) == 1 and not present(row["tres-per-job"]) and present(row["tres-per-node"])
+    features = present(row["feature"])
+    licenses = (one.replace("=", ":").partition(":") for one in present(row["licenses"]).split(",") if one)
+    return WaitingRequest(
+        partitions=tuple(present(row["partition"]).split(",")),
+        nodes=nodes,
+        cpus=max(tres.get("cpu", 0), parse_count(row["numcpus"]) or 1),
+        tasks=tasks or 1,
+        memory=tres.get("mem", 0),
+        gpus=gpus,
+        gpus_per_node=sum(gpus.values()) // nodes if is_per_node else 0,
+        features=tuple(features.split("&")) if re.fullmatch(r"[\w.&:-]+", features, re.ASCII) else (),
+        node_list=_node_names(present(row["reqnodes"])),
+        is_exclusive=row["oversubscribe"] in ("NO", "EXCLUSIVE"),
+        licenses={name: parse_count(number) or 1 for name, _, number in licenses},
+        reservation=present(row["reservation"]),
+        qos=present(row["qos"]),
+        account=present(row["account"]),
+        dependency=present(row["dependency"]),
+    )
+
+
+def _node_names(folded: str) -> frozenset[str]:
+    try:
+        return frozenset(expand_hosts(folded))
+    except ParseError:
+        return frozenset()

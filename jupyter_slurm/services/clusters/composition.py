@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.config import Settings
@@ -14,11 +15,12 @@ from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
-from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources, count_run
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
+from jupyter_slurm.services.clusters.waiting_jobs import WaitingJobs
 from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
@@ -92,8 +94,8 @@ def compose_cluster(
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
     events = RunnerEvents(tracker, scan, steps.apply_start, poller.wake)
     leases = Leases(tracker)
-    jobs = JobCatalog(sources, steps, location.user)
-    inventory = Inventory(client, location, jobs.count_run, clock, lambda: tracker.clock_offset)
+    inventory = Inventory(client, location, partial(count_run, tracker), clock, lambda: tracker.clock_offset)
+    jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(

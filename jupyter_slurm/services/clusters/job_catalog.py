@@ -14,6 +14,7 @@ from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
+from jupyter_slurm.services.clusters.waiting_jobs import WaitingJobs
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_index
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -28,7 +29,7 @@ from jupyter_slurm.services.slurm.poller import Poller
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["JobCatalog", "JobSources"]
+__all__ = ["JobCatalog", "JobSources", "count_run"]
 
 _GLANCE_S = 1.0
 _LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
@@ -50,6 +51,17 @@ class JobSources:
     history: JobHistory
 
 
+def count_run(tracker: Tracker, start: float, end: float) -> int:
+    """Return how many known jobs ran for some seconds within a period; steps are part of their allocation."""
+    now = tracker.clock()
+    return sum(
+        not entry.is_step
+        and entry.start_time is not None
+        and max(entry.start_time, start) + 1 <= min(entry.end_time or now, end)
+        for entry in tracker.all_entries()
+    )
+
+
 class JobCatalog:
     """All jobs of one user on one cluster.
 
@@ -59,18 +71,22 @@ class JobCatalog:
         Sources of job data.
     steps : Steps
         Know the memory of a step's process.
+    waiting : WaitingJobs
+        Explain in numbers what a pending job waits for.
     user : str
         Owner of the jobs.
     """
 
-    def __init__(self, sources: JobSources, steps: Steps, user: str) -> None:
+    def __init__(self, sources: JobSources, steps: Steps, waiting: WaitingJobs, user: str) -> None:
         self._client, self._tracker, self._scan = sources.client, sources.tracker, sources.scan
         self._queue, self._poller, self._history = sources.queue, sources.poller, sources.history
-        self._steps, self._user = steps, user
+        self._steps, self._waiting, self._user = steps, waiting, user
         self._glancing: asyncio.Task[None] | None = None
+        sources.queue.after_poll.append(waiting.refresh_followed)
 
     async def stop(self) -> None:
         """Cancel running queries of the queue and of accounting."""
+        await self._waiting.stop()
         await self._history.stop()
         if self._glancing is not None:
             self._glancing.cancel()
@@ -103,6 +119,7 @@ class JobCatalog:
         # the poller does not watch finished jobs; this one may have been requeued
         if entry.is_finished and not entry.is_step:
             await self._glance()
+        await self._waiting.explain(entry)
         return await self._steps.with_memory(entry, job_dict(self.select_task(reference, entry)))
 
     async def tasks(self, reference: str, *, parameters: bool) -> api.Tasks:
@@ -118,16 +135,6 @@ class JobCatalog:
         return await array_tasks.values(self._client.transport, parts, first)
 
     # -- for other services
-
-    def count_run(self, start: float, end: float) -> int:
-        """Return how many known jobs ran for some seconds within a period; steps are part of their allocation."""
-        now = self._tracker.clock()
-        return sum(
-            not entry.is_step
-            and entry.start_time is not None
-            and max(entry.start_time, start) + 1 <= min(entry.end_time or now, end)
-            for entry in self._tracker.all_entries()
-        )
 
     def watched_count(self) -> int:
         """Return the number of active jobs whose end is lost if nobody looks at the queue, while it can be read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.clusters.job_history import JobHistory
@@ -32,6 +33,12 @@ class PolledQueue:
         Keeps the jobs that the queue does not show any more.
     clock : ClockOffset, optional
         Compares the clock of a remote cluster with that of this computer.
+
+
+    Attributes
+    ----------
+    after_poll : list of callable
+        Called after each answer.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class PolledQueue:
         self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
         self._history, self._clock = history, clock
         self._memory: float | None = None  # unknown as yet
+        self.after_poll: list[Callable[[], object]] = []
 
     async def poll_once(self) -> bool:
         """Read the job directories and the queue; return whether any job has changed."""
@@ -58,6 +66,8 @@ class PolledQueue:
             with contextlib.suppress(SlurmError):
                 await self.learn_names()
         self._history.note_poll(is_watched=self._bus.is_watched)
+        for told in self.after_poll:
+            told()
         return changed
 
     def is_needed(self) -> bool:

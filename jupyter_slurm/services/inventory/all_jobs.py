@@ -8,14 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.queries.all_jobs import COLUMNS, all_jobs_argv, hides_jobs, parse_all_jobs
+from jupyter_slurm.domain.queries.all_jobs import (
+    COLUMNS,
+    RunningJob,
+    all_jobs_argv,
+    hides_jobs,
+    parse_all_jobs,
+    parse_running,
+    running_argv,
+)
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["AllJobs"]
+__all__ = ["AllJobs", "RunningJobs"]
 
 _CACHE_AGE_S = 30.0  # seconds for which an answer is reused
 _MARK_BYTES = 4  # bytes: no field holds free text, and each mark occurs eleven times in each of 50,000 rows
@@ -80,6 +88,42 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         mark = secrets.token_hex(_MARK_BYTES)
         rows = await self._client.read(all_jobs_argv(mark), lambda raw: _read(raw, mark, self._user))
         return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
+
+
+class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
+    """Cache the running jobs of all users, with the ends of their time limits.
+
+    Parameters
+    ----------
+    client : SlurmClient
+        Sends two requests to the controller, counted with those about single jobs (``SlurmClient.singles``).
+    interval : float
+        Seconds between two queries as set by the site, if more than 60.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    subject = "which jobs run"
+
+    def __init__(self, client: SlurmClient, *, interval: float, clock: Callable[[], float]) -> None:
+        super().__init__(max(2 * _CACHE_AGE_S, interval), clock=clock)
+        self._client = client
+
+    async def current(self, *, wait: float) -> tuple[RunningJob, ...]:
+        """Return the running jobs that this user may see.
+
+        Parameters
+        ----------
+        wait : float
+            Seconds to wait at most for a new answer, if one is due.
+        """
+        return (await self._current_answer(wait=wait, is_newer=False))[0]
+
+    async def _query_slurm(self, started_at: float) -> tuple[RunningJob, ...]:
+        await self._client.singles.acquire(max_wait=_QUEUE_TIMEOUT_S)
+        mark = secrets.token_hex(_MARK_BYTES)
+        answer = await self._client.query(running_argv(mark))
+        return tuple(await asyncio.to_thread(parse_running, answer, mark))
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:

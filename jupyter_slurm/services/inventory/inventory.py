@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jupyter_slurm.services.inventory.accounting_usage import UsageReports
-from jupyter_slurm.services.inventory.all_jobs import AllJobs
+from jupyter_slurm.services.inventory.all_jobs import AllJobs, RunningJobs
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.resources import ResourceInventory
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -43,9 +43,10 @@ class Inventory:
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
+        self.running = RunningJobs(client, interval=interval, clock=clock)
         self.usage = UsageReports(client, user, cost=cost, count_known=count_known, clock=clock)
 
     async def stop(self) -> None:
         """Cancel running queries."""
-        for part in (self.resources, self.all_jobs, self.facts):
+        for part in (self.resources, self.all_jobs, self.running, self.facts):
             await part.stop()

@@ -77,6 +77,10 @@ class ResourceInventory(SharedQuery[Resources]):
         cost = cast("api.ResourcesCost", self._cost) if self._cost else None
         return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": cost}
 
+    async def current(self, *, wait: float, is_newer: bool = False) -> Resources:
+        """Return the free resources; see :meth:`SharedQuery._current_answer`."""
+        return (await self._current_answer(wait=wait, is_newer=is_newer))[0]
+
     async def _query_slurm(self, started_at: float) -> Resources:
         mark = secrets.token_hex(8)
         argv = nodes_argv(mark, has_load=True)

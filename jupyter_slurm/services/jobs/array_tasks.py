@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from jupyter_slurm.domain.advice.endings import own_exit_code
+from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
@@ -36,12 +37,13 @@ from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, u
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["COLUMNS", "cancelled", "load", "save", "tasks_to_api", "values"]
+__all__ = ["COLUMNS", "cancelled", "first_failed", "load", "save", "tasks_to_api", "values"]
 
 log = logging.getLogger(__name__)
 
 COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "nodes", "reason")
 FILE = "tasks.json"
+_NOT_FAILED = ("COMPLETED", "CANCELLED", "REVOKED")
 
 _MAX_VALUES_BYTES = 4 * 1024 * 1024  # bytes of values in one answer
 _MAX_END_MARKER_BYTES = 65536  # bytes of an end marker at most
@@ -73,8 +75,35 @@ async def tasks_to_api(transport: Transport, entry: TrackedJob, *, parameters: b
     waiting = {task: row for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
     # A row that Slurm cut may stand for any task.
     rest = next((row for row in entry.slurm.rest if row.tasks and row.tasks.truncated), None)
-    rows = [_row(entry, task, waiting.get(task, rest)) for task in _indices(entry)]
-    return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
+    records = {task: entry.slurm.tasks.get(task) or waiting.get(task, rest) for task in _indices(entry)}
+    rows = [[*_row(entry, task, waiting.get(task, rest)), _words(record)] for task, record in records.items()]
+    return {"columns": [*COLUMNS, "reason_text"], "rows": rows, "names": names, "parameters": table}
+
+
+def _words(record: JobRecord | None) -> str:
+    """Return the reason of a task as a sentence; empty for a task that has completed."""
+    if record is None or record.state.name in ("COMPLETED", "RUNNING"):
+        return ""
+    return explain(record.reason, record)[0]
+
+
+def first_failed(entry: TrackedJob) -> api.JobFailedTask | None:
+    """Return the first task of an array that has failed, by the user's index; None if none is known."""
+    if entry.id is None or entry.id.task is not None:
+        return None
+    rows = entry.slurm.tasks.items()
+    failed = [task for task, row in rows if row.state.is_finished and row.state.name not in _NOT_FAILED]
+    if not failed:
+        return None
+    task = min(failed)
+    row = entry.slurm.tasks[task]
+    signal = row.signal or None
+    return {
+        "task": task + (entry.offset if not entry.members else 0),
+        "state": row.state.name,
+        "exit_code": own_exit_code(row.state, row.exit_code, signal),
+        "signal": signal,
+    }
 
 
 def _indices(entry: TrackedJob) -> list[int]:
@@ -155,6 +184,8 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     for task, record in records.items():
         if _is_open(entry, task):
             entry.slurm.tasks[task] = record
+    is_over = entry.is_finished
+    entry.start_time, entry.end_time = entry.slurm.times(entry.start_time, entry.end_time, is_over=is_over)
 
 
 def _is_open(entry: TrackedJob, task: int) -> bool:

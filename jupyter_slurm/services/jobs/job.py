@@ -279,22 +279,19 @@ class TrackedJob:
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submit_time = self.slurm.submitted or self.submit_time
+        is_late = self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None
         if (chosen.restarts or 0) > self.restarts:
             self._reset_run(chosen.restarts or 0)
-        elif (
-            self.state.is_finished
-            and not chosen.state.is_finished
-            and self.exit_code is not None
-            and self.reports_events
-        ):
+        elif is_late and self.reports_events:
             return  # the runner's end marker came first; the queue follows in a moment
         if chosen.state.is_running:
             self.slurm.seen_running = now
-        if not chosen.state.is_pending:
+        if not chosen.state.is_pending and not self.slurm.tasks:
             self.start_time = chosen.start_time or self.start_time
         if chosen.state.is_finished:
             self._apply_end(chosen)
         self.set_state(chosen.state, now)
+        self.start_time, self.end_time = self.slurm.times(self.start_time, self.end_time, is_over=self.is_finished)
 
     def _apply_end(self, chosen: JobRecord) -> None:
         """Record the end of a job: Slurm's word takes precedence over the runner's, which sees less."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobs.session_server import SessionServer
 
-__all__ = ["RunnerView", "SessionView", "SlurmView", "StagingView", "SubmissionView"]
+__all__ = ["RunnerView", "SessionView", "SlurmView", "StagingView", "SubmissionView", "WaitingNumbers"]
 
 
 @dataclass
@@ -85,6 +85,26 @@ class SubmissionView:
             self.upload = None
 
 
+@dataclass(frozen=True)
+class WaitingNumbers:
+    """Numbers of a pending job: the resources it waits for; written by services/clusters/waiting_jobs.py.
+
+    Attributes
+    ----------
+    reason : str
+        Slurm's reason to which the numbers belong.
+    words, next_step : str
+        Explanation and advice; an empty advice is that of the reason.
+    next_end : api.JobNextEnd or None
+        The running job that is expected to end next and has what this one waits for.
+    """
+
+    reason: str
+    words: str
+    next_step: str = ""
+    next_end: api.JobNextEnd | None = None
+
+
 @dataclass
 class SlurmView:
     """Slurm's view of a job; written by the tracker and the services it calls, for a step by services/allocations.
@@ -108,6 +128,8 @@ class SlurmView:
         Whether Slurm was asked about this job alone: only then name and output of a foreign job are known.
     blame : str
         Jobs for which it waited in vain (services/jobs/failures.py).
+    numbers : WaitingNumbers or None
+        What the job waits for, once a user has looked at it.
     seen_running : float or None
         When the job was last seen running.
     tasks_read, tasks_saved : bool, float
@@ -125,6 +147,7 @@ class SlurmView:
     unknown_since: float | None = None
     described: bool = False
     blame: str = ""
+    numbers: WaitingNumbers | None = None
     seen_running: float | None = None
     tasks_read: bool = False
     tasks_saved: float = 0.0
@@ -160,6 +183,15 @@ class SlurmView:
         self.tasks = {task: merge_detail(row, detail) for task, row in self.tasks.items()}
         self.rest = [merge_detail(row, detail) for row in self.rest]
         self.latest = merge_detail(self.latest, detail) if self.latest else detail
+
+    def times(self, start: float | None, end: float | None, *, is_over: bool) -> tuple[float | None, float | None]:
+        """Return start and end of a job; of an array, the first start and the last end of its tasks."""
+        rows = self.tasks.values()
+        starts = [row.start_time for row in rows if row.start_time and row.nodes and not row.state.is_pending]
+        ends = [row.end_time for row in rows if row.end_time and row.state.is_finished and is_over]
+        known_starts: list[float] = [*starts, *([start] if start else [])]
+        known_ends: list[float] = [*ends, *([end] if end else [])]
+        return min(known_starts, default=None), max(known_ends, default=None)
 
     def components(self) -> list[api.JobComponent]:
         """Return the state of each component of a heterogeneous job."""

@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_slurm.domain.advice.endings import own_exit_code
+from jupyter_slurm.domain.advice.endings import explain_failed_tasks, own_exit_code
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.services.jobs.array_tasks import first_failed
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, NOT_SUBMITTED, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.job_views import WaitingNumbers
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.session_state import server_warnings, session_dict
 
@@ -80,6 +82,7 @@ def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
         "reason": reason,
         "reason_text": f"{words} {entry.slurm.blame}".strip() if "Dependency" in reason else words,
         "next_step": step,
+        "next_end": numbers.next_end if (numbers := _numbers(entry, reason)) else None,
         "restarts": entry.restarts,
         "exit_code": own_exit_code(entry.state, entry.exit_code, entry.signal),
         "signal": entry.signal,
@@ -89,11 +92,16 @@ def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tuple[str, str]:
     """Return the explanation of a reason or an end, and the next step."""
-    record = entry.record
     words, step = "", ""
     if reason or entry.state.is_finished:
         ended = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
-        words, step = explain(reason, ended, record.advised.memory if record and record.advised else None)
+        words, step = explain(reason, ended)
+    failed, tasks = first_failed(entry), _tally(entry)
+    if failed is not None and tasks and entry.state.is_finished:
+        words, step = explain_failed_tasks(tasks, failed["task"], failed["exit_code"], failed["signal"]), ""
+    numbers = _numbers(entry, reason)
+    if numbers is not None:
+        words, step = numbers.words, numbers.next_step or step
     python = _python(entry)
     if python and entry.exit_code == _NOT_FOUND_EXIT_CODE and entry.state.is_finished:
         words, step = f"The node seems to have no {python} (exit code {_NOT_FOUND_EXIT_CODE}).", _PYTHON_HINT
@@ -102,6 +110,12 @@ def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tu
     elif entry.state == UNKNOWN and entry.error is not None:
         words, step = entry.error.message, entry.error.hint
     return words, step
+
+
+def _numbers(entry: TrackedJob, reason: str) -> WaitingNumbers | None:
+    """Return the numbers of a waiting job, if they belong to its present reason."""
+    numbers = entry.slurm.numbers
+    return numbers if numbers is not None and entry.state.is_pending and numbers.reason == reason else None
 
 
 def _python(entry: TrackedJob) -> str | None:
@@ -158,6 +172,7 @@ def _array(entry: TrackedJob) -> _Fields:
     record = entry.record
     return {
         "tasks": _tally(entry),
+        "failed_task": first_failed(entry),
         "array": str(entry.all_tasks or "") if entry.is_array and (entry.id is None or entry.id.task is None) else None,
         "task": entry.id.task + entry.offset if entry.id and entry.id.task is not None else None,
         "parts": [_part(offset, part) for offset, part in entry.members] or None,

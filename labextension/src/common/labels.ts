@@ -175,7 +175,9 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
 /** Return the run time of a job, or its waiting time while it is pending. */
 export function jobTime(job: IJob, now: number): string {
   const end = isFinished(job.state) ? job.end_time : presentTime(job, now);
-  const pending = stateKind(job.state) === "pending";
+  // The tasks of an array that have run count from the first one.
+  const hasBegun = Boolean(job.tasks) && job.start_time !== null;
+  const pending = stateKind(job.state) === "pending" && !hasBegun;
   const start = pending ? job.submit_time : job.start_time;
   return start === null || end === null ? "" : formatDuration(end - start);
 }
@@ -241,6 +243,21 @@ export function jobTimes(trans: TranslationBundle, job: IJob): string {
     lines.push(trans.__("Ended %1", when(job.end_time)));
   }
   return lines.join("\n");
+}
+
+/** Return the running job that has what a waiting job needs and is expected to end next; empty where it is not known. */
+export function nextEndText(trans: TranslationBundle, { next_end: next }: IJob): string {
+  if (!next) {
+    return "";
+  }
+  const end = new Date(next.time * 1000);
+  const isToday = end.toDateString() === new Date().toDateString();
+  const time = isToday
+    ? end.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : end.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+  return next.own
+    ? trans.__("Next expected to end: %1 (yours), by %2.", next.name || next.id, time)
+    : trans.__("Next expected to end: job %1 of another user, by %2.", next.id, time);
 }
 
 /**

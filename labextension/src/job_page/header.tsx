@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../common/api/objects";
+import { countsText, failedTaskReference } from "../common/array_labels";
 import { isAllowed, isCancellable, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
@@ -146,8 +147,9 @@ function Timeline({ page, job, trans }: Omit<IHeaderProps, "acts">): React.React
 }
 
 export function Header(props: IHeaderProps): React.ReactElement {
-  const { page, job, trans } = props;
+  const { page, job, trans, acts } = props;
   usePeriodicRedraw();
+  const failedTask = failedTaskReference(job);
   const kind = stateKind(job.state);
   const time = jobTime(job, page.jobs.now);
   const { problem, actProblem } = page;
@@ -162,18 +164,36 @@ export function Header(props: IHeaderProps): React.ReactElement {
           {jobState(trans, job)}
         </span>{" "}
         <span className="jp-Slurm-aside">
-          {[job.id ? trans.__("job %1", job.id) : trans.__("being submitted"), job.nodes, time]
+          {[
+            job.id ? trans.__("job %1", job.id) : trans.__("being submitted"),
+            countsText(trans, job),
+            job.nodes,
+            time,
+          ]
             .filter(Boolean)
             .join(" · ")}
         </span>
       </p>
-      {[...reasonLines(trans, job), estimate(trans, job, page.jobs.now)]
+      {[estimate(trans, job, page.jobs.now), ...reasonLines(trans, job)]
         .filter((line) => line !== "")
         .map((line, index) => (
           <p key={line} className={index > 0 ? "jp-Slurm-aside" : "jp-Slurm-why"}>
             {line}
           </p>
         ))}
+      {failedTask !== null && (
+        <p>
+          <button
+            type="button"
+            className="jp-Slurm-link"
+            onClick={() => {
+              acts.open(failedTask);
+            }}
+          >
+            {trans.__("Show task %1", job.failed_task?.task)}
+          </button>
+        </p>
+      )}
       {[...(job.warnings ?? []), ...(job.doubts ?? [])].map((warning) => (
         <p key={warning} className="jp-Slurm-doubt">
           {warning}

@@ -2,9 +2,10 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
+import { failedTasksText } from "../common/array_labels";
 import { formatDuration, formatSize } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
-import { jobName, jobReason } from "../common/labels";
+import { jobName, jobReason, nextEndText } from "../common/labels";
 import { presentTime } from "../common/time_limit";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { IObservedState } from "./model";
@@ -52,13 +53,14 @@ export function timelineEvents(
   for (const { state, reason, time } of seen) {
     const kind = stateKind(state);
     if (kind === "pending" && state !== "SUBMITTING") {
+      const isPresent = seen.at(-1)?.state === state && seen.at(-1)?.reason === reason;
       // The page observes the state a moment later: by then the job may have started.
       const begun = job.restarts ? null : job.start_time;
       add(
-        begun === null ? time : Math.min(time, begun),
+        begun === null || time === null ? time : Math.min(time, begun),
         state === "PENDING" ? trans.__("Waiting") : state,
         kind,
-        reason,
+        isPresent && stateKind(job.state) === "pending" ? "" : reason, // the head has the present one
       );
     } else if (!isFinished(state) && !["RUNNING", "SUBMITTING"].includes(state)) {
       add(time, state, kind);
@@ -132,7 +134,10 @@ export function remainingTime(
 /** Return the reason of the state of a job and the next step, a line each. */
 export function reasonLines(trans: TranslationBundle, job: IJob): string[] {
   const { error } = job;
-  const lines = [...jobReason(trans, job), error?.detail ?? "", error?.hint ?? ""];
+  const failed = failedTasksText(trans, job);
+  const [reason = "", ...more] = failed === "" ? jobReason(trans, job) : [failed];
+  const next = stateKind(job.state) === "pending" ? nextEndText(trans, job) : "";
+  const lines = [`${reason} ${next}`.trim(), ...more, error?.detail ?? "", error?.hint ?? ""];
   return [...new Set(lines.filter((line) => line !== ""))];
 }
 

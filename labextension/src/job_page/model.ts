@@ -22,11 +22,12 @@ export interface IJobLocation {
   readonly job: string;
 }
 
-/** An observed state, and its reason. Seconds since the epoch. */
+/** An observed state, and its reason in words. */
 export interface IObservedState {
   readonly state: string;
   readonly reason: string;
-  readonly time: number;
+  /** Seconds since the epoch; null where the state began before the page observed the job. */
+  readonly time: number | null;
 }
 
 /** Return the job that arguments of a command, or of a saved layout, name; null: none. */
@@ -292,9 +293,17 @@ export class JobPage extends Model {
     const { state, state_since } = job;
     const reason = job.reason_text || job.reason || "";
     const before = this._observedStates.at(-1);
-    if (before?.state !== state || (before.reason !== reason && stateKind(state) === "pending")) {
-      const time = before?.state === state ? this.jobs.now : (state_since ?? this.jobs.now);
+    const isPending = stateKind(state) === "pending";
+    // By Slurm's word: the numbers in the explanation change very often.
+    const isNewReason = isPending && this._job?.reason !== job.reason;
+    if (before?.state !== state || isNewReason) {
+      const seen = before?.state === state ? this.jobs.now : (state_since ?? this.jobs.now);
+      // A job that waited before the page was opened has waited since its submission.
+      const isFirst = before === undefined && isPending;
+      const time = isFirst ? (job.restarts ? null : job.submit_time) : seen;
       this._observedStates = [...this._observedStates, { state, reason, time }];
+    } else if (isPending) {
+      this._observedStates = [...this._observedStates.slice(0, -1), { ...before, reason }];
     }
     this._job = job;
     this._changed.emit();

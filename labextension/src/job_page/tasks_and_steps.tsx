@@ -108,7 +108,10 @@ export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactEleme
               text(at(row, "exit_code")),
               typeof start === "number" ? formatTime(start) : "",
               text(at(row, "nodes")),
-              text(at(row, "reason")),
+              // An earlier agent sends Slurm's word only.
+              columns.includes("reason_text")
+                ? text(at(row, "reason_text"))
+                : text(at(row, "reason")),
             ],
           };
         });

@@ -2,6 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
+import { failedTasksText } from "../common/array_labels";
 import { stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
 import { remainingSeconds } from "../common/time_limit";
@@ -17,6 +18,8 @@ export interface INotification {
   readonly type: "info" | "success" | "warning" | "error";
   /** The job that its button opens; null: the panel. */
   readonly job: IJob | null;
+  /** The failed task of an array, which its button opens; null: the job. */
+  readonly task: number | null;
   /** Whether it is about a login, for which a dialog asks: only the browser shows it. */
   readonly isLogin: boolean;
   /** Whether the allocation of a kernel is near its end, so that another one may be requested. */
@@ -35,12 +38,13 @@ export function describeNotices(
     text: noticeText(trans, notice, now),
     type: typeOf([notice]),
     job: notice.job,
+    task: notice.kind === "failed" ? (notice.job?.failed_task?.task ?? null) : null,
     isLogin: notice.prompt !== null,
     isNearEnd: notice.kind === "near-limit" && Boolean(notice.job?.kernel),
   });
   const many = {
     ...{ text: countText(trans, changes), type: typeOf(changes), job: null },
-    ...{ isLogin: false, isNearEnd: false },
+    ...{ isLogin: false, isNearEnd: false, task: null },
   };
   return [...logins.map(one), ...(changes.length > MAX_SEPARATE ? [many] : changes.map(one))];
 }
@@ -74,8 +78,13 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
       );
       return job.kernel ? `${text} ${lossText(trans)}` : text;
     }
-    case "failed":
+    case "failed": {
+      const tasks = failedTasksText(trans, job);
+      if (tasks !== "") {
+        return trans.__("%1: %2", jobName(job) || name, tasks);
+      }
       return [trans.__("%1 failed: %2.", name, job.state), ...jobReason(trans, job)].join(" ");
+    }
     default:
       return stateKind(job.state) === "cancelled" && !job.released
         ? trans.__("%1 was cancelled.", name)

@@ -4,6 +4,7 @@ import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
+import { failedTaskReference } from "../common/array_labels";
 import { createClaim, createTurnRequest } from "../common/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
@@ -73,12 +74,16 @@ function show(
   commands: JupyterFrontEnd["commands"],
 ): void {
   const isHidden = document.hidden;
-  const open = (): void => void openJob(commands, notification.job);
+  const { job, task } = notification;
+  const failed = job !== null && task !== null ? failedTaskReference(job) : null;
+  const shown = job !== null && failed !== null ? { ...job, key: null, id: failed } : job;
+  const open = (): void => void openJob(commands, shown);
   if (isHidden && wishes.browser && browser.isAllowed()) {
     browser.show(notification, open);
   }
   if (!notification.isLogin) {
-    const label = notification.job === null ? trans.__("Show jobs") : trans.__("Show job");
+    const one = task === null ? trans.__("Show job") : trans.__("Show task %1", task);
+    const label = job === null ? trans.__("Show jobs") : one;
     const stays = notification.type === "error" || notification.isNearEnd || isHidden;
     const actions = [...followUpActions(trans, commands, notification), { label, callback: open }];
     Notification.emit(notification.text, notification.type, {

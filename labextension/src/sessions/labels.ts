@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { formatDuration } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
-import { clusterName, jobName } from "../common/labels";
+import { clusterName, jobName, nextEndText } from "../common/labels";
 import { durationWords, presentTime } from "../common/time_limit";
 import { isOver, type SessionJob } from "./model";
 
@@ -102,11 +102,12 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   const { session, error } = job;
   const lines: string[] = [];
   if (session.state === "pending") {
-    lines.push(job.reason_text || job.reason, job.next_step);
     if (job.estimated_start && job.estimated_start > presentTime(job, now)) {
       const start = new Date(job.estimated_start * 1000).toLocaleString();
       lines.push(trans.__("Earliest start, by Slurm's estimate: %1.", start));
     }
+    const reason = job.reason_text || job.reason;
+    lines.push(`${reason} ${nextEndText(trans, job)}`.trim(), job.next_step);
   } else if (isOver(job) && error) {
     lines.push(error.detail ?? error.title ?? "", error.hint ?? "");
   } else if (isOver(job) && job.state !== "CANCELLED") {

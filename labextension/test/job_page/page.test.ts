@@ -1,6 +1,7 @@
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
+import { jobTime } from "../../src/common/labels";
 import { JobPanel } from "../../src/job_page/page";
 import { FAILED, here, HOSTILE, JOB, trans, type IHere } from "./fixtures";
 
@@ -49,6 +50,34 @@ describe("what the page shows", () => {
       expect(node.querySelector("pre")?.textContent).toBe(`script ${HOSTILE}`);
     });
     expect(node.querySelector("img, b")).toBeNull();
+  });
+
+  it("says once what a job waits for, after Slurm's estimate, with the job that ends next", async () => {
+    const later = Date.now() / 1000 + 86_400 * 400;
+    const made = here({
+      ...JOB,
+      state: "PENDING",
+      start_time: null,
+      reason: "Resources",
+      reason_text: "Waits for 8 GPUs; 6 of 8 are free.",
+      estimated_start: later,
+      next_end: { id: "9", name: "long-train", own: true, time: later },
+    });
+    const node = await show(made);
+    const head = [...node.querySelectorAll(".jp-Slurm-jobHead > p")].map(
+      ({ textContent }) => textContent,
+    );
+    expect(head[1]).toContain("Earliest start");
+    expect(head[2]).toMatch(/6 of 8 are free. Next expected to end: long-train \(yours\), by /);
+    expect(node.textContent.match(/Waits for 8 GPUs/g)).toHaveLength(1);
+    const waiting = [...node.querySelectorAll(".jp-Slurm-timeline li")].at(-1)!;
+    expect(waiting.textContent).toBe(`Waiting${new Date(100_000).toLocaleString()}`);
+    // Other numbers are no other state.
+    made.hear("job", { ...made.page.job!, reason_text: "Waits for 8 GPUs; 7 of 8 are free." });
+    await vi.waitFor(() => {
+      expect(node.textContent).toContain("7 of 8");
+    });
+    expect(node.querySelectorAll(".jp-Slurm-timeline li")).toHaveLength(2);
   });
 
   it("has no stream while its tab is hidden, nor while another page is above it", async () => {
@@ -117,6 +146,26 @@ describe("what the page shows", () => {
     await vi.waitFor(() => {
       expect(found()).toBe("Error one");
     });
+  });
+
+  it("counts the tasks of an array in its head, names the failed one, and keeps its first start", async () => {
+    const made = here({
+      ...JOB,
+      array: "1-20",
+      state: "PENDING",
+      reason: "JobArrayTaskLimit",
+      tasks: { COMPLETED: 11, FAILED: 1, RUNNING: 3, PENDING: 5 },
+      failed_task: { task: 7, state: "FAILED", exit_code: 1, signal: null },
+    });
+    const node = await show(made);
+    const head = node.querySelector(".jp-Slurm-jobHead")!;
+    expect(head.textContent).toContain("11 done, 1 failed, 3 running, 5 pending");
+    expect(head.textContent).toContain("1 of 20 tasks failed (task 7, exit code 1).");
+    expect(jobTime(made.page.job!, 220)).toBe("1:00");
+    [...head.querySelectorAll("button")]
+      .find(({ textContent }) => textContent === "Show task 7")
+      ?.click();
+    expect(acts.open).toHaveBeenCalledWith("12_7");
   });
 
   it("shows the tasks of an array, and opens one", async () => {

@@ -156,6 +156,17 @@ describe("notices", () => {
     expect(tab.texts.slice(1)).toEqual(["Job 2 (train) failed: FAILED."]);
   });
 
+  it("name the failed task of an array, and how many failed", async () => {
+    const tab = new Tab();
+    const array = { name: "sweep", reason_text: "It ended with exit code 1." };
+    await tab.see(job("9", "RUNNING", { ...array, tasks: { RUNNING: 20 } }));
+    const failed_task = { task: 7, state: "FAILED", exit_code: 1, signal: null };
+    const tasks = { COMPLETED: 19, FAILED: 1 };
+    await tab.see(job("9", "FAILED", { ...array, tasks, failed_task, end_time: 1_100 }));
+    expect(tab.texts).toEqual(["sweep: 1 of 20 tasks failed (task 7, exit code 1)."]);
+    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.task).toBe(7);
+  });
+
   it("fold a burst into one line", async () => {
     const tab = new Tab();
     const all = Array.from({ length: 15 }, (_, index) => String(index));
@@ -250,6 +261,7 @@ describe("a notice of the browser", () => {
       job: null,
       isLogin: false,
       isNearEnd: false,
+      task: null,
     } as const;
     vi.stubGlobal("Notification", function () {
       throw new TypeError("Illegal constructor");

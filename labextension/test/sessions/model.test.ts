@@ -131,8 +131,8 @@ describe("the words of a session", () => {
   it("tell why it waits and when it may begin", () => {
     const why = { reason_text: "Others come first.", estimated_start: 1_800_000_000 };
     const lines = sessionReason(trans, session("pending", why), 200);
-    expect(lines[0]).toBe("Others come first.");
-    expect(lines[1]).toContain("Earliest start");
+    expect(lines[0]).toContain("Earliest start");
+    expect(lines[1]).toBe("Others come first.");
     expect(sessionReason(trans, session("pending", why), 1_800_000_001)).toHaveLength(1);
   });
 

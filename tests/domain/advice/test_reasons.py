@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.advice.endings import SIGNALS
-from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, explain
+from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, explain, memory_step
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import FINAL_STATES, JobState
@@ -89,25 +89,22 @@ def test_particular_reasons(reason: str, words: str, step: str) -> None:
     assert step in todo
 
 
-def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
-    # AAU: a GPU is free and the job waits for Resources, because it got a node's default memory.
-    _, step = explain("Resources", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"))
-    assert "--mem=64G" in step
-    assert "10000M" in step
-    assert "--mem=90G" in explain("Resources", job(), "90G")[1]
+def test_memory_is_advised_only_where_it_is_the_cause() -> None:
+    assert "mem" not in " ".join(explain("Resources", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1")))
     for reason in ("QOSMaxMemoryPerUser", "AssocGrpMemLimit", "MaxMemPerLimit"):
         assert "--mem" in explain(reason, job())[1]
+    assert memory_step(1000 << 30, "64G").endswith(
+        "(this job requests 1000G): cancel it, and request what it needs with --mem, for example --mem=64G."
+    )
+    assert "64G" not in memory_step(16 << 30, "64G"), "more memory would wait longer"
 
 
 def test_a_limit_of_gpus_that_may_be_none_is_told_as_one_of_two() -> None:
-    words, step = explain("QOSMaxGRESPerUser", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"), "90G")
+    words, step = explain("QOSMaxGRESPerUser", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"))
     assert "limit of the QOS for GPUs or other generic resources for one user is reached, or it waits" in words
-    assert (
-        "(this job requests 10000M): cancel it, and request the memory that it needs with --mem, for example --mem=90G"
-        in step
-    )
     for sure in ("QOSMaxGRESPerJob", "AssocGrpGRES", "QOSMaxCpuPerUserLimit"):
-        assert "--mem" not in " ".join(explain(sure, job()))
+        assert "or it waits" not in explain(sure, job())[0]
+    assert "--mem" not in step
 
 
 @pytest.mark.parametrize("reason", ["", "None", "(null)", "(None)"])

@@ -50,6 +50,15 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
             for job in (script, cell)
         }
         assert [row[:3] for row in told[script["key"]]["rows"]] == ENDS
+        for job in ended[:2]:
+            table = told[job["key"]]
+            rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+            assert (job["start_time"], job["end_time"]) == (
+                min(row["start_time"] for row in rows),
+                max(row["end_time"] for row in rows),
+            )
+            assert job["failed_task"] == {"task": 1, "state": "FAILED", "exit_code": 1, "signal": None}
+            assert [row["reason_text"] for row in rows] == ["", "The job ended with exit code 1.", ""]
         assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
         components = await _components(desk, het)
         ended = await desk.finished(ranks["key"])

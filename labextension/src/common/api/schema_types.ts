@@ -649,6 +649,16 @@ export interface components {
             readonly known: boolean;
             readonly unknown_since?: number | null;
             readonly estimated_start?: number | null;
+            /** @description Of a job that waits and that a user looks at: the running job that has what it waits for and reaches its time limit first */
+            readonly next_end?: {
+                readonly id: string;
+                /** @description Empty for a job of another user */
+                readonly name: string;
+                /** @description Whether it is a job of this user */
+                readonly own: boolean;
+                /** @description Seconds since the epoch */
+                readonly time: number;
+            } | null;
             readonly account?: string | null;
             readonly qos?: string | null;
             /** @description Job directory */
@@ -663,6 +673,14 @@ export interface components {
             /** @description Tasks of an array by state */
             readonly tasks?: {
                 readonly [key: string]: number;
+            } | null;
+            /** @description Of an array, its first task that has failed; null where none is known */
+            readonly failed_task?: {
+                /** @description Its index, as in --array */
+                readonly task: number;
+                readonly state: string;
+                readonly exit_code: number | null;
+                readonly signal: number | null;
             } | null;
             /** @description Of a heterogeneous job, in their order; null for any other */
             readonly components?: readonly {
@@ -732,7 +750,7 @@ export interface components {
             readonly unread: boolean;
         };
         readonly Tasks: {
-            /** @description task, state, exit_code, signal, start_time, end_time, nodes, reason; others may come */
+            /** @description task, state, exit_code, signal, start_time, end_time, nodes, reason, reason_text; others may come */
             readonly columns: readonly string[];
             /** @description A row a task, in the order of the tasks; null for what is not known */
             readonly rows: readonly (readonly unknown[])[];
