@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.allocation_card import job_name
-from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
+from jupyter_slurm.client.render.job_card import NO_LIMIT_S, duration, is_finished, state_as_html, tally
 from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
@@ -60,6 +60,7 @@ def row(data: api.Job) -> str:
 def progress(data: api.Job) -> str:
     """Return the used share of a job's time."""
     start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
+    limit = limit if limit is not None and limit < NO_LIMIT_S else None
     said = ""
     if runs(data) and start:
         used = max(0.0, present_time(data) - start)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = [
+    "NO_LIMIT_S",
     "OutputPane",
     "advice",
     "as_html",
@@ -42,6 +43,8 @@ __all__ = [
 # The colours of states are those of the panel: labextension/style/base.css.
 _GOOD, _BAD, _BUSY, _WAITING, _CALM = "success-color1", "error-color1", "info-color1", "warn-color1", "ui-font-color2"
 _FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _WAITING: "#f57c00", _CALM: "#757575"}
+NO_LIMIT_S = 365 * 86400
+"""Time limit that Slurm gives a job without one: a year."""
 _PRE = (
     "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
     # A reversed column keeps its end visible when the content is replaced.
@@ -146,7 +149,7 @@ def facts(data: api.Job) -> list[str]:
         said.append(f"waiting for {duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")
-    if (limit := data.get("time_limit")) and not (is_finished(data) or state_text(data)):
+    if (limit := data.get("time_limit")) and limit < NO_LIMIT_S and not (is_finished(data) or state_text(data)):
         said.append(f"limit {duration(limit)}")
     said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
     if data.get("tasks"):

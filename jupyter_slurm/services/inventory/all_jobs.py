@@ -122,8 +122,7 @@ class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
     async def _query_slurm(self, started_at: float) -> tuple[RunningJob, ...]:
         await self._client.singles.acquire(max_wait=_QUEUE_TIMEOUT_S)
         mark = secrets.token_hex(_MARK_BYTES)
-        answer = await self._client.query(running_argv(mark))
-        return tuple(await asyncio.to_thread(parse_running, answer, mark))
+        return tuple(await self._client.read(running_argv(mark), lambda raw: parse_running(raw, mark)))
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:

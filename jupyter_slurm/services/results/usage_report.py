@@ -132,6 +132,13 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: 
     )
 
 
+def _first_sentence(said: str) -> str:
+    """Return the first line of an error output, without the name of the command."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    first = lines[0].removeprefix("srun: ").removeprefix("error: ") if lines else "no answer"
+    return first if first.endswith(".") else f"{first}."
+
+
 async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, notes: list[str]) -> list[api.ReportGpu]:
     """Query the GPUs of a running job, in a step that takes no resources from the job."""
     if requested is None:
@@ -158,7 +165,12 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
             whole = [*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]
             gpus = await client.read(whole, job_usage.parse_gpus) if given else []
     except SlurmError as error:
-        notes.append(f"The usage of its GPUs could not be read: {error.message}")
+        is_missing = "nvidia-smi" in error.message and ("not found" in error.message or "No such file" in error.message)
+        notes.append(
+            "The usage of its GPUs could not be read: the nodes of the job have no nvidia-smi."
+            if is_missing
+            else f"The usage of its GPUs could not be read: {_first_sentence(error.message)}"
+        )
         return []
     if not gpus:
         notes.append("nvidia-smi shows no GPU on the nodes of the job.")

@@ -161,7 +161,7 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
   if (isFinished(job.state) && job.start_time !== null && job.end_time !== null) {
     const used = formatDuration(job.end_time - job.start_time);
     lines.push(
-      job.time_limit
+      job.time_limit && !isUnlimited(job.time_limit)
         ? trans.__("Used %1 of %2.", used, formatDuration(job.time_limit))
         : trans.__("Used %1.", used),
     );
@@ -170,6 +170,19 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
     lines.push(trans.__("Its kernel was killed and did not restart."));
   }
   return lines;
+}
+
+/** Time limit that Slurm gives a job without one, in seconds: a year. */
+const NO_LIMIT_S = 365 * 86_400;
+
+/** Whether a time limit is one that Slurm gives a job without a limit. */
+export function isUnlimited(limit: number): boolean {
+  return limit >= NO_LIMIT_S;
+}
+
+/** Return a time limit in words. */
+export function limitText(trans: TranslationBundle, limit: number): string {
+  return isUnlimited(limit) ? trans.__("no limit") : formatDuration(limit);
 }
 
 /** Return the run time of a job, or its waiting time while it is pending. */

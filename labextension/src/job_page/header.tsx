@@ -4,7 +4,7 @@ import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { countsText, failedTaskReference } from "../common/array_labels";
-import { isAllowed, isCancellable, isReleased, stateKind } from "../common/job_states";
+import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
 import { actName } from "../jobs/action_labels";
@@ -38,17 +38,12 @@ function Button(props: {
   readonly label: string;
   readonly act: () => void;
   readonly isOff?: boolean;
-  /** Whether the button is the most important one. */
-  readonly isMain?: boolean;
+  /** The most important button, or one whose act cannot be undone. */
+  readonly kind?: "accept" | "warn" | "minimal";
 }): React.ReactElement {
-  const { label, act, isOff = false, isMain = false } = props;
+  const { label, act, isOff = false, kind = "minimal" } = props;
   return (
-    <button
-      type="button"
-      className={`jp-mod-styled ${isMain ? "jp-mod-accept" : "jp-mod-minimal"}`}
-      disabled={isOff}
-      onClick={act}
-    >
+    <button type="button" className={`jp-mod-styled jp-mod-${kind}`} disabled={isOff} onClick={act}>
       {label}
     </button>
   );
@@ -67,7 +62,7 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
           act={() => {
             session(job);
           }}
-          isMain
+          kind="accept"
         />
       )}
       {isRepeatable && (
@@ -77,6 +72,7 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
             resubmit(page);
           }}
           isOff={isResubmitting}
+          kind={isFinished(job.state) ? "accept" : "minimal"}
         />
       )}
       {OTHER_ACTS.filter((each) => isAllowed(each, job)).map((each) => (
@@ -89,15 +85,6 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
           isOff={jobs.pendingAct(job) !== null}
         />
       ))}
-      {isCancellable(job.state) && (
-        <Button
-          label={ending}
-          act={() => {
-            cancel(page);
-          }}
-          isOff={isCancelling}
-        />
-      )}
       <Button
         label={trans.__("Refresh")}
         act={() => {
@@ -110,6 +97,18 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
           link(page);
         }}
       />
+      {isCancellable(job.state) && (
+        <span className="jp-Slurm-apart">
+          <Button
+            label={ending}
+            act={() => {
+              cancel(page);
+            }}
+            isOff={isCancelling}
+            kind="warn"
+          />
+        </span>
+      )}
     </span>
   );
 }

@@ -5,7 +5,7 @@ import type { IJob } from "../common/api/objects";
 import { failedTasksText } from "../common/array_labels";
 import { formatDuration, formatSize } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
-import { jobName, jobReason, nextEndText } from "../common/labels";
+import { isUnlimited, jobName, jobReason, limitText, nextEndText } from "../common/labels";
 import { presentTime } from "../common/time_limit";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { IObservedState } from "./model";
@@ -117,7 +117,7 @@ export function remainingTime(
   now: number,
 ): IRemainingTime | null {
   const { start_time: start, time_limit: limit } = job;
-  if (stateKind(job.state) !== "running" || start === null || !limit) {
+  if (stateKind(job.state) !== "running" || start === null || !limit || isUnlimited(limit)) {
     return null;
   }
   const present = presentTime(job, now);
@@ -152,7 +152,7 @@ export function jobFacts(trans: TranslationBundle, job: IJob, cluster: string): 
     [trans.__("GPUs"), job.gpus],
     [trans.__("Account"), job.account],
     [trans.__("QOS"), job.qos],
-    [trans.__("Time limit"), job.time_limit ? formatDuration(job.time_limit) : null],
+    [trans.__("Time limit"), job.time_limit ? limitText(trans, job.time_limit) : null],
     [trans.__("Tasks"), count > 0 ? `${count}: ${tasks.join(", ")}` : null],
   ]);
 }
@@ -231,11 +231,13 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
       trans.__("Time"),
       elapsed === null
         ? null
-        : of(
-            formatDuration(elapsed),
-            time_limit ? formatDuration(time_limit) : "",
-            share(time_limit ? elapsed / time_limit : null),
-          ),
+        : time_limit && isUnlimited(time_limit)
+          ? trans.__("%1, no limit", formatDuration(elapsed))
+          : of(
+              formatDuration(elapsed),
+              time_limit ? formatDuration(time_limit) : "",
+              share(time_limit ? elapsed / time_limit : null),
+            ),
     ],
     [
       trans.__("CPU time"),

@@ -9,6 +9,8 @@ const LINE_HEIGHT = 18;
 const OVERSCAN_LINES = 30;
 /** Largest number of marks in a line: one letter may occur two thousand times. */
 const MAX_MARKS = 100;
+/** Largest number of wrapped lines. */
+const MAX_WRAPPED_LINES = 2_000;
 /** Distance from the end, in pixels, at which the view counts as at the end. */
 const NEAR = 2 * LINE_HEIGHT;
 
@@ -71,6 +73,49 @@ const Line = React.memo(function Line({
     </div>
   );
 });
+
+/** Wrapped lines have different heights: the last ones are drawn, all of them. */
+export function WrappedLines(props: ILinesProps): React.ReactElement {
+  const { label, lines, first, follows, found, marked, scrolled, reached } = props;
+  const box = React.useRef<HTMLDivElement>(null);
+  const from = Math.max(
+    0,
+    Math.min(lines.length - MAX_WRAPPED_LINES, found === null ? lines.length : found - first - 50),
+  );
+  React.useLayoutEffect(() => {
+    const node = box.current;
+    if (node !== null && follows) {
+      node.scrollTop = node.scrollHeight;
+    }
+  });
+  React.useLayoutEffect(() => {
+    box.current?.querySelector("[data-found]")?.scrollIntoView({ block: "center" });
+  }, [found]);
+  return (
+    <div
+      ref={box}
+      className="jp-Slurm-lines jp-Slurm-wrapped"
+      role="region"
+      aria-label={label}
+      tabIndex={0}
+      onScroll={({ currentTarget: node }) => {
+        scrolled(node.scrollTop + node.clientHeight >= node.scrollHeight - NEAR);
+        if (node.scrollTop < NEAR && from === 0) {
+          reached();
+        }
+      }}
+    >
+      {lines.slice(from, from + MAX_WRAPPED_LINES).map((line, index) => (
+        <Line
+          key={first + from + index}
+          line={line}
+          marked={marked}
+          isFound={first + from + index === found}
+        />
+      ))}
+    </div>
+  );
+}
 
 export function Lines(props: ILinesProps): React.ReactElement {
   const { label, lines, first, follows, found, marked, scrolled, reached } = props;

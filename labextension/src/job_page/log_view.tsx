@@ -7,7 +7,8 @@ import { isFinished, stateKind } from "../common/job_states";
 import { problemText } from "../common/labels";
 import type { Stream } from "./api";
 import { streamName } from "./labels";
-import { Lines } from "./log_lines";
+import { LogActions } from "./log_actions";
+import { Lines, WrappedLines } from "./log_lines";
 import { findLine, type Log } from "./log_model";
 import type { JobPage } from "./model";
 
@@ -191,6 +192,7 @@ function Above({ log, page, trans }: ILogProps & { log: Log }): React.ReactEleme
 export function LogView({ page, trans }: ILogProps): React.ReactElement {
   const [chosen, setChosen] = React.useState<Stream | null>(null);
   const [follows, setFollows] = React.useState(true);
+  const [wraps, setWraps] = React.useState(false);
   const first = React.useRef<Stream | null>(null);
   if (page.job !== null && (first.current === null || page.logs[first.current].size === 0)) {
     first.current = firstStream(page);
@@ -199,6 +201,7 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
   const log = page.logs[stream];
   const [search, type, go] = useSearch(log, trans);
   const problem = page.logProblem(stream);
+  const Shown = wraps ? WrappedLines : Lines;
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
   return (
     <div className="jp-Slurm-logView">
@@ -230,6 +233,16 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
         >
           {trans.__("Follow new output")}
         </button>
+        <button
+          type="button"
+          className="jp-mod-styled jp-mod-minimal"
+          aria-pressed={wraps}
+          onClick={() => {
+            setWraps(!wraps);
+          }}
+        >
+          {trans.__("Wrap lines")}
+        </button>
         <SearchBox
           {...{ trans, search, go }}
           type={(text) => {
@@ -238,6 +251,7 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
           }}
         />
       </div>
+      {page.streams.length > 0 && <LogActions {...{ page, trans, stream, log }} />}
       {problem !== null && (
         <p role="alert" className="jp-Slurm-problem">
           {problemText(trans, problem)}
@@ -247,8 +261,8 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
       {log.lines.length === 0 ? (
         problem === null && <p className="jp-Slurm-aside">{emptyText({ page, trans })}</p>
       ) : (
-        <Lines
-          key={stream}
+        <Shown
+          key={`${stream}${wraps ? ":wrapped" : ""}`}
           label={streamName(trans, stream)}
           lines={log.lines}
           first={log.first}

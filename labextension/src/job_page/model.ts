@@ -2,7 +2,7 @@
  * Model of the page of a job: its states and its output, by one stream while visible. No DOM, no requests of its own.
  */
 import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
+import { RequestError, toProblem } from "../common/api/problem";
 import { isJob } from "../common/api/records";
 import { isFinished, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
@@ -15,6 +15,9 @@ import { Log } from "./log_model";
 /** Shortest and longest time between attempts to follow a job, in milliseconds. */
 const MIN_RETRY_MS = 2_000;
 const MAX_RETRY_MS = 60_000;
+/** Size of the pieces of a download, and the largest log that is downloaded. */
+const DOWNLOAD_PIECE_BYTES = 4 * 2 ** 20;
+const MAX_DOWNLOAD_BYTES = 256 * 2 ** 20;
 
 /** A job of a cluster, by its key, its ID, or that of a task (`12_3`). */
 export interface IJobLocation {
@@ -111,6 +114,31 @@ export class JobPage extends Model {
   /** Return the reason why a stream cannot be read. */
   logProblem(stream: Stream): IProblem | null {
     return this._logProblems.get(stream) ?? null;
+  }
+
+  /**
+   * Return the whole output of a stream, in pieces.
+   *
+   * @throws RequestError - It cannot be read, or it is too large for the browser.
+   */
+  async wholeLog(stream: Stream): Promise<Uint8Array<ArrayBuffer>[]> {
+    const { cluster, job } = this.place;
+    const read = this.api.reader(cluster, job, stream);
+    const pieces: Uint8Array<ArrayBuffer>[] = [];
+    for (let offset = 0; ;) {
+      const { data, size } = await read(offset, DOWNLOAD_PIECE_BYTES);
+      if (size > MAX_DOWNLOAD_BYTES) {
+        throw new RequestError({
+          detail: `The log has more than ${MAX_DOWNLOAD_BYTES / 2 ** 20} MiB.`,
+          hint: "Copy its path, and read the file on the cluster.",
+        });
+      }
+      pieces.push(new Uint8Array(data));
+      offset += data.length;
+      if (data.length === 0 || offset >= size) {
+        return pieces;
+      }
+    }
   }
 
   get isCancelling(): boolean {

@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { formatDuration } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
-import { clusterName, jobName, nextEndText } from "../common/labels";
+import { clusterName, isUnlimited, jobName, nextEndText } from "../common/labels";
 import { durationWords, presentTime } from "../common/time_limit";
 import { isOver, type SessionJob } from "./model";
 
@@ -82,12 +82,19 @@ function stepName(trans: TranslationBundle, state: string): string {
   return names[state] ?? state;
 }
 
+/** Whether a session is past the queue: one that never waited has no such step. */
+function hasLeftQueue({ session }: SessionJob): boolean {
+  return !["submitted", "pending"].includes(session.state);
+}
+
 /** Return the steps of a session, those to come at the end. */
 export function sessionSteps(trans: TranslationBundle, job: SessionJob): IStep[] {
   const reached = new Map(job.session.steps.map(({ state, time }) => [state, time]));
   const way = isOver(job)
     ? [...STEP_STATES.filter((state) => reached.has(state)), "ended"]
-    : STEP_STATES;
+    : STEP_STATES.filter(
+        (state) => state !== "pending" || reached.has(state) || !hasLeftQueue(job),
+      );
   let before: number | null = null;
   return way.map((state) => {
     const time = reached.get(state) ?? null;
@@ -144,7 +151,7 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
   if (isOver(job)) {
     return facts;
   }
-  if (job.time_limit && job.start_time !== null) {
+  if (job.time_limit && !isUnlimited(job.time_limit) && job.start_time !== null) {
     const remaining = formatDuration(job.start_time + job.time_limit - presentTime(job, now));
     facts.push(trans.__("%1 left", remaining));
   }

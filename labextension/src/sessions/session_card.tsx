@@ -32,7 +32,8 @@ function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement
       {isOpen(job) && address !== null && (
         <a
           className="jp-Slurm-open"
-          href={address}
+          aria-disabled={isStopping}
+          href={isStopping ? undefined : address}
           target="_blank"
           rel="noopener"
           aria-label={trans.__("Open session %1 in a new tab", name)}
@@ -141,12 +142,19 @@ export function SessionCard(
       aria-label={jobName(job)}
     >
       <h2>{jobName(job)}</h2>
-      <p data-kind={sessionKind(job)} aria-live="polite">
-        <span className="jp-Slurm-badge">{sessionState(trans, job)}</span>{" "}
+      <p data-kind={model.isStopping(job) ? "pending" : sessionKind(job)} aria-live="polite">
+        <span className="jp-Slurm-badge">
+          {model.isStopping(job) ? trans.__("Stopping…") : sessionState(trans, job)}
+        </span>{" "}
         <span className="jp-Slurm-aside">
           {[job.id ? trans.__("job %1", job.id) : "", ...sessionFacts(trans, job, model.jobs.now)]
             .filter((fact) => fact !== "")
-            .join(" · ")}
+            .map((fact, index) => (
+              <React.Fragment key={fact}>
+                {index > 0 && " · "}
+                <span className="jp-Slurm-fact">{fact}</span>
+              </React.Fragment>
+            ))}
         </span>
       </p>
       {sessionReason(trans, job, model.jobs.now).map((line, index) => (
@@ -229,7 +237,12 @@ export function Sessions(props: ISessionsProps): React.ReactElement | null {
             </button>
           </span>
           <span className="jp-Slurm-connection">
-            {[sessionState(trans, job), job.nodes ?? ""].filter((fact) => fact !== "").join(" · ")}
+            {[
+              model.isStopping(job) ? trans.__("Stopping…") : sessionState(trans, job),
+              job.nodes ?? "",
+            ]
+              .filter((fact) => fact !== "")
+              .join(" · ")}
             {model.problem(job) !== null && (
               <div role="alert" className="jp-Slurm-problem">
                 {problemText(trans, model.problem(job) ?? {})}

@@ -168,6 +168,56 @@ describe("what the page shows", () => {
     expect(acts.open).toHaveBeenCalledWith("12_7");
   });
 
+  it("wraps the log, names its file, and downloads all of it", async () => {
+    const made = here(FAILED);
+    made.files.stderr = "one\ntwo\n";
+    const node = await show(made);
+    const button = (name: string): HTMLButtonElement =>
+      [...node.querySelectorAll("button")].find(
+        (each) => each.textContent === name || each.getAttribute("aria-label") === name,
+      )!;
+    await vi.waitFor(() => {
+      expect(node.querySelector("code")?.textContent).toBe("/home/me/err");
+    });
+    button("Wrap lines").click();
+    await vi.waitFor(() => {
+      expect(node.querySelectorAll(".jp-Slurm-wrapped .jp-Slurm-line")).toHaveLength(2);
+    });
+    const saved: string[] = [];
+    const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (
+      this: HTMLAnchorElement,
+    ) {
+      saved.push(this.download);
+    });
+    Object.assign(URL, { createObjectURL: () => "blob:log", revokeObjectURL: () => undefined });
+    button("Download the log").click();
+    await vi.waitFor(() => {
+      expect(saved).toEqual(["err"]);
+    });
+    click.mockRestore();
+    const [data] = await made.page.wholeLog("stderr");
+    expect(new TextDecoder().decode(data)).toBe("one\ntwo\n");
+  });
+
+  it("has one main action, and Cancel apart from the harmless ones", async () => {
+    const ended = await show(here(FAILED));
+    const main = [...ended.querySelectorAll(".jp-mod-accept")].map((each) => each.textContent);
+    expect(main).toEqual(["Submit again"]);
+    panel?.dispose();
+    const running = await show(here());
+    expect(running.querySelector(".jp-Slurm-apart")?.textContent).toBe("Cancel");
+    expect(running.querySelectorAll(".jp-mod-accept")).toHaveLength(0);
+  });
+
+  it("knows no limit of a year", async () => {
+    const node = await show(here({ ...JOB, time_limit: 365 * 86_400 }));
+    expect(node.querySelector("progress")).toBeNull();
+    tab(node, "Resources");
+    await vi.waitFor(() => {
+      expect(node.querySelector("dl")?.textContent).toContain("Time limitno limit");
+    });
+  });
+
   it("shows the tasks of an array, and opens one", async () => {
     const made = here({ ...JOB, array: "3-4", stdout: null, stderr: null });
     const node = await show(made);
@@ -210,9 +260,9 @@ describe("what the page shows", () => {
       "Submit again",
       "Requeue",
       "Time limit…",
-      "Cancel",
       "Refresh",
       "Copy link",
+      "Cancel",
     ]);
     node.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
     expect(acts.act).toHaveBeenCalledWith("requeue", JOB);

@@ -1,6 +1,7 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
+import type { IJob } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
 import { newRequestKey } from "../../src/common/launch_request";
 import { formProblems, initialForm, launchRequest } from "../../src/sessions/form_values";
@@ -165,6 +166,11 @@ describe("the words of a session", () => {
         ["ready", ""],
       ],
     );
+    const direct = { session: { steps: [{ state: "submitted", time: 100 }] } };
+    const started = session("starting", direct as unknown as Partial<IJob>); // it never waited
+    expect(sessionSteps(trans, started).map(({ state }) => state)).toEqual([
+      ...["submitted", "starting", "ready"],
+    ]);
     expect(sessionSteps(trans, session("ended")).map(({ state }) => state)).toEqual([
       ...["submitted", "pending", "ended"],
     ]);

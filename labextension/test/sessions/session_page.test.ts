@@ -204,6 +204,20 @@ describe("the page of a session", () => {
       expect(node.querySelector("a")?.href).toBe(`http://here/jupyter-slurm/${KEY}/`);
     });
     expect(node.querySelector("a")?.rel).toBe("noopener");
+    let fail = (): void => undefined;
+    const answer = new Promise((_, reject) => {
+      fail = () => {
+        reject(new TypeError("network"));
+      };
+    });
+    desk.api.stop.mockReturnValueOnce(answer);
+    const stopping = desk.model.stop(session("ready"));
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-badge")?.textContent).toBe("Stopping…");
+    });
+    expect(node.querySelector("a")?.hasAttribute("href")).toBe(false); // nothing to open
+    fail();
+    await stopping;
     desk.tell(session("starting", { label: HOSTILE, nodes: HOSTILE }, HOSTILE));
     await vi.waitFor(() => {
       expect(node.querySelector("h2")?.textContent).toBe(HOSTILE);
