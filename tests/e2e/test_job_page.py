@@ -160,3 +160,25 @@ def test_a_log_of_a_gigabyte_opens_at_its_end(
     wait_for(earlier, "scrolling up reads more")
     assert sum(sizes) < 2 * 2**20
     path.unlink()
+
+
+@pytest.mark.timeout(300)
+def test_what_a_job_waits_for_and_which_task_failed_stand_in_the_head(
+    page: Page, submit: Callable[..., dict[str, Any]]
+) -> None:
+    sleep = "#!/bin/sh\nsleep 600\n"
+    submit(sleep, "-p", "arandu", "--gpus=2", "-t", "2:00:00", "-J", "long-train")
+    array = submit(
+        "#!/bin/sh\n[ $SLURM_ARRAY_TASK_ID != 3 ]\n", "--array=1-4", "-J", "sweep", "-p", "devwork", "-t", "5"
+    )
+    waiting = submit(sleep, "-p", "arandu", "--gpus=8", "--mem=16G", "-t", "1:00:00")
+    show(page, waiting)
+    shown = page.locator(".jp-Slurm-job:visible")
+    numbers = re.compile(r"Waits for 8 GPUs; 6 of 8 are free\. Next expected to end: long-train \(yours\), by ")
+    expect(shown.get_by_text(numbers)).to_have_count(1, timeout=90_000)
+    expect(shown).not_to_contain_text("--mem")
+    show(page, array)
+    expect(shown).to_contain_text("3 done, 1 failed", timeout=60_000)
+    expect(shown).to_contain_text("1 of 4 tasks failed (task 3, exit code 1).")
+    shown.get_by_role("button", name="Show task 3").click()
+    expect(shown).to_contain_text(f"job {array['id']}_3")
