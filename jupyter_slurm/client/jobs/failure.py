@@ -36,7 +36,8 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
     lines = [headline(data)]
     printed = bool(log.strip())
     step = advice(data, printed=printed)
-    hint = advise_missing_command(log, data.get("kind")) or step
+    # The last lines stand above the hint, which does not announce them.
+    hint = advise_missing_command(log, data.get("kind")) or advice(data, printed=False)
     lines += [note for note in notes(data, printed=printed) if note != step]
     if owner:
         lines.append(f"The first task that failed: {owner}")

@@ -98,7 +98,9 @@ def test_the_last_lines_are_named_only_where_they_are_shown() -> None:
     assert LOOK not in as_text(job, [])
     assert LOOK not in as_html(job, [])
     assert LOOK in as_text(job, [OutputPane("stdout", "no", False, None)])
-    assert str(failure(job, "no", "/somewhere/stdout")).endswith(LOOK)
+    with_log = str(failure(job, "no", "/somewhere/stdout"))
+    assert LOOK not in with_log, "they stand above"
+    assert with_log.endswith("Read the whole log: job.stdout, job.stderr (/somewhere/stdout).")
     empty = str(failure(job, "", "/somewhere/stdout"))
     assert LOOK not in empty
     assert "empty" in empty
