@@ -25,6 +25,7 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import WaitingNumbers
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
+from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -57,6 +58,8 @@ class WaitingJobs:
 
     def __init__(self, client: SlurmClient, tracker: Tracker, inventory: Inventory, user: str) -> None:
         self._client, self._tracker, self._inventory, self._user = client, tracker, inventory, user
+        # Apart from the queries about single jobs, which the poller waits for.
+        self.looks = TokenBucket(rate=0.05, burst=6)
         self._requests: dict[tuple[int, str], WaitingRequest] = {}
         self._looked_at: dict[tuple[int, str], float] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -152,7 +155,8 @@ class WaitingJobs:
         """Ask Slurm once what a job requests; again when it waits for another reason."""
         known = (job.job, reason)
         if known not in self._requests:
-            await self._client.singles.acquire(max_wait=_SHARED_S)
+            if not self._may_ask():
+                return None
             mark = secrets.token_hex(8)
             found = parse_waiting(await self._client.query(waiting_argv(job, mark)), mark)
             if found is None:
@@ -163,10 +167,18 @@ class WaitingJobs:
                     del old[next(iter(old))]
         return self._requests[known]
 
+    def _may_ask(self) -> bool:
+        """Return whether a query about one job may be sent now; otherwise a later look at the job repeats it."""
+        if not self.looks.is_ready():
+            return False
+        self.looks.reserve()
+        return True
+
     async def _words_of_job(self, word: str, request: WaitingRequest) -> str:
         """Return the numbers of a reason that is not about resources of nodes."""
         if word == "Licenses":
-            await self._client.singles.acquire(max_wait=_SHARED_S)
+            if not self._may_ask():
+                return ""
             said = decode_output(await self._client.query(["scontrol", "--local", "--oneliner", "show", "licenses"]))
             return waiting_limits.licence_words(request, waiting_limits.parse_licences(said))
         return self._depends(request.dependency)

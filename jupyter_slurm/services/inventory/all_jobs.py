@@ -96,7 +96,7 @@ class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
     Parameters
     ----------
     client : SlurmClient
-        Sends two requests to the controller, counted with those about single jobs (``SlurmClient.singles``).
+        Sends two requests to the controller, at most once a minute.
     interval : float
         Seconds between two queries as set by the site, if more than 60.
     clock : callable
@@ -120,7 +120,6 @@ class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
         return (await self._current_answer(wait=wait, is_newer=False))[0]
 
     async def _query_slurm(self, started_at: float) -> tuple[RunningJob, ...]:
-        await self._client.singles.acquire(max_wait=_QUEUE_TIMEOUT_S)
         mark = secrets.token_hex(_MARK_BYTES)
         return tuple(await self._client.read(running_argv(mark), lambda raw: parse_running(raw, mark)))
 

@@ -41,7 +41,7 @@ def dgx(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
 async def test_a_job_says_in_numbers_what_it_waits_for(dgx: EmbeddedCluster, tmp_path: Any, open_desk: Any) -> None:
     async with open_desk(dgx, tmp_path) as desk:
         # A user looks at one job at a time; the test looks at six.
-        desk.core.cluster(desk.id).client.singles = TokenBucket(rate=10, burst=100)
+        desk.core.cluster(desk.id).jobs._waiting.looks = TokenBucket(rate=10, burst=100)
 
         async def submit(*options: str) -> str:
             return str((await desk.submit(SLEEP, "--time=1:00:00", *options))["key"])
