@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from notebooks import open_notebook, run_cell, write_notebook
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
@@ -65,30 +66,65 @@ def test_notices_are_told_once_also_by_the_browser(
     other.goto(page.url)
     for tab in (page, other):
         expect(tab.locator(LIVE)).to_have_text("Slurm: no jobs")
-    running = submit(lab, "sleep 600", "-J", "training")
-    failed = submit(lab, "exit 3", "-J", HOSTILE)
+    submit(lab, "sleep 600", "-J", "training")
+    submit(lab, "echo \"FileNotFoundError: 'data'\" >&2; exit 3", "-J", HOSTILE)
 
     def toasts() -> str:
         return "\n".join(each for tab in (page, other) for each in tab.locator(TOAST).all_inner_texts())
 
-    wait_for(lambda: f"Job {running} (training) has started" in toasts(), "the start is told")
-    wait_for(lambda: f"Job {failed} ({HOSTILE}) failed: FAILED." in toasts(), "the failure is told")
-    assert toasts().count(f"Job {failed} ") == 1
-    teller = page if page.locator(TOAST, has_text="failed:").count() else other
+    failure = f"{HOSTILE} failed (exit code 3): FileNotFoundError: 'data'"
+    wait_for(lambda: failure in toasts(), "the failure is told, with the last line of the error")
+    assert toasts().count(failure) == 1
+    assert "training" not in toasts()  # a start is not told unless it is asked for
+    expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
+    teller = page if page.locator(TOAST, has_text="failed (").count() else other
     axe(teller, TOAST)
     screenshot(teller, "notices")
-    teller.locator(TOAST, has_text="failed:").get_by_role("button", name="Show job").click()
+    teller.locator(TOAST, has_text="failed (").get_by_role("button", name="Show log").click()
     expect(teller.locator(".jp-Slurm-job h2")).to_have_text(HOSTILE)
+    expect(teller.locator(".jp-Slurm-job")).to_contain_text("FileNotFoundError: 'data'")
     other.close()
 
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:browser-notices')")
     page.evaluate(HIDE, True)
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
-    second = submit(lab, "exit 4", "-J", HOSTILE)
+    submit(lab, "exit 4", "-J", HOSTILE)
     wait_for(lambda: page.evaluate("told.join()"), "the browser tells")
-    assert page.evaluate("told.join()").startswith(f"Job {second} ({HOSTILE}) failed: FAILED.")
+    assert page.evaluate("told.join()").startswith(f"{HOSTILE} failed (exit code 4).")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:browser-notices')")
     expect(page.locator(".jp-Slurm-status button")).to_have_attribute("data-connection", "paused")
+
+
+@pytest.mark.timeout(300)
+def test_notices_are_of_what_the_person_does_not_see(
+    page: Page,
+    lab: Any,
+    screenshot: Callable[[Page, str], None],
+) -> None:
+    """The card of a cell and the page of a session tell enough. A session that is ready elsewhere has a button."""
+    key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+    headers = {"Authorization": f"token {lab.token}"}
+    (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
+    sessions = lab.api(f"v1/clusters/{known['id']}/sessions")
+    write_notebook(lab.home / "seen.ipynb", "%load_ext jupyter_slurm", "%%sbatch as=seen\n#!/bin/bash\nexit 4")
+    open_notebook(page, f"{lab.url}lab/tree/seen.ipynb")
+    run_cell(page, 0)
+    card = run_cell(page, 1)
+    expect(card).to_contain_text("FAILED", timeout=90_000)
+    asked = {"key": key, "name": "elsewhere", "options": ["-p", "devwork"], "idle": 3600}
+    httpx.post(sessions, json=asked, headers=headers, timeout=60).raise_for_status()
+    toasts = page.locator(TOAST)
+    ready = toasts.filter(has_text="Session elsewhere is ready.")
+    expect(ready).to_be_visible(timeout=120_000)
+    assert toasts.all_inner_texts() == ready.all_inner_texts()
+    screenshot(page, "notice-ready")
+    with page.context.expect_page() as opened:
+        ready.get_by_role("button", name="Open", exact=True).click()
+    inner = opened.value
+    expect(inner.locator(".jp-LauncherCard[data-category=Notebook]").first).to_be_visible(timeout=60_000)
+    expect(inner).to_have_url(re.compile(f"^{re.escape(lab.url)}jupyter-slurm/"))
+    inner.close()
+    httpx.post(f"{sessions}/{key}/stop", json={}, headers=headers, timeout=60).raise_for_status()
 
 
 def call(page: Page, command: str) -> None:

@@ -275,8 +275,11 @@ def output_as_text(panes: Sequence[OutputPane]) -> str:
 
 def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Render a job and its output as HTML without scripts, fully escaped."""
+    place = f"{data.get('cluster')}/{data.get('key')}"
     parts = [
-        '<div class="jupyter-slurm-job" style="line-height:1.4">',
+        # JupyterLab finds the card by these, and does not notify of what it shows.
+        f'<div class="jupyter-slurm-job" data-job="{escape(place)}" data-state="{escape(str(data.get("state")))}"',
+        ' style="line-height:1.4">',
         f"<div><b>{escape(title(data))}</b> ",
         state_as_html(data),
         f"<span{_MUTED_STYLE}> {escape(' · '.join(facts(data)))}</span></div>",

@@ -3,14 +3,15 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
 import { failedTasksText } from "../common/array_labels";
-import { stateKind } from "../common/job_states";
-import { jobName, jobReason } from "../common/labels";
+import { isReleased, stateKind } from "../common/job_states";
+import { jobName } from "../common/labels";
 import { remainingSeconds } from "../common/time_limit";
 import { lossText } from "../kernels/labels";
 import type { INotice, NoticeKind } from "./model";
 
 /** Largest number of changes with a notification each; more of them are summed up in one. */
 const MAX_SEPARATE = 3;
+const MAX_NAME_CHARS = 40;
 
 /** A notification as it is shown. */
 export interface INotification {
@@ -24,41 +25,83 @@ export interface INotification {
   readonly isLogin: boolean;
   /** Whether the allocation of a kernel is near its end, so that another one may be requested. */
   readonly isNearEnd: boolean;
+  /** What its first button shows: the log of what has failed, a session that is ready. */
+  readonly shows: "job" | "log" | "session";
 }
 
-/** Return the notifications for some changes: a few one by one, many as their number. */
+/** Return the failures that have a notification of their own. */
+export function separateFailures(notices: readonly INotice[]): readonly IJob[] {
+  const changes = notices.filter(({ prompt }) => prompt === null);
+  return changes.length > MAX_SEPARATE
+    ? []
+    : changes.flatMap(({ kind, job }) => (kind === "failed" && job !== null ? [job] : []));
+}
+
+/**
+ * Return the notifications for some changes: a few one by one, many as their number.
+ *
+ * @param errors - The last line of the error of a job, where it is known.
+ */
 export function describeNotices(
   trans: TranslationBundle,
   notices: readonly INotice[],
   now: number,
+  errors: ReadonlyMap<IJob, string> = new Map(),
 ): readonly INotification[] {
   const logins = notices.filter(({ prompt }) => prompt !== null);
   const changes = notices.filter(({ prompt }) => prompt === null);
   const one = (notice: INotice): INotification => ({
-    text: noticeText(trans, notice, now),
+    text: noticeText(trans, notice, now, errors),
     type: typeOf([notice]),
     job: notice.job,
     task: notice.kind === "failed" ? (notice.job?.failed_task?.task ?? null) : null,
     isLogin: notice.prompt !== null,
     isNearEnd: notice.kind === "near-limit" && Boolean(notice.job?.kernel),
+    shows: notice.kind === "failed" ? "log" : notice.kind === "ready" ? "session" : "job",
   });
   const many = {
     ...{ text: countText(trans, changes), type: typeOf(changes), job: null },
-    ...{ isLogin: false, isNearEnd: false, task: null },
+    ...{ isLogin: false, isNearEnd: false, task: null, shows: "job" as const },
   };
   return [...logins.map(one), ...(changes.length > MAX_SEPARATE ? [many] : changes.map(one))];
 }
 
-/** Return the name of a job within a sentence. */
+/** Return the name of a job within a sentence; of one without a name, its number. */
 function jobPhrase(trans: TranslationBundle, job: IJob): string {
   const name = jobName(job);
-  const short = name.length > 40 ? `${name.slice(0, 40)}…` : name;
-  return job.id === null || name === ""
-    ? trans.__("Job %1", job.id ?? short)
-    : trans.__("Job %1 (%2)", job.id, short);
+  const short = name.length > MAX_NAME_CHARS ? `${name.slice(0, MAX_NAME_CHARS)}…` : name;
+  if (job.session) {
+    return trans.__("Session %1", short || (job.id ?? ""));
+  }
+  return short || trans.__("Job %1", job.id ?? "");
 }
 
-function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, now: number): string {
+/** Return how a job failed: its exit code or signal, else the state that Slurm gave it. */
+function failureText(trans: TranslationBundle, job: IJob): string {
+  if (job.signal && job.state === "FAILED") {
+    return trans.__("signal %1", job.signal);
+  }
+  return job.exit_code && job.state === "FAILED"
+    ? trans.__("exit code %1", job.exit_code)
+    : job.state;
+}
+
+function failedText(trans: TranslationBundle, job: IJob, error: string): string {
+  // The sentence on an exit code says no more than the code. Other ends have a cause that no output shows.
+  const isPlain = job.state === "FAILED" && Boolean(job.exit_code);
+  const why = isPlain || job.reason_text === "" ? error : job.reason_text;
+  const what = [jobPhrase(trans, job), failureText(trans, job)] as const;
+  return why === ""
+    ? trans.__("%1 failed (%2).", ...what)
+    : trans.__("%1 failed (%2): %3", ...what, why);
+}
+
+function noticeText(
+  trans: TranslationBundle,
+  { kind, job, prompt }: INotice,
+  now: number,
+  errors: ReadonlyMap<IJob, string>,
+): string {
   if (job === null) {
     return trans.__("%1 asks for the login to %2.", prompt?.host ?? "", prompt?.cluster ?? "");
   }
@@ -78,15 +121,16 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
       );
       return job.kernel ? `${text} ${lossText(trans)}` : text;
     }
+    case "ready":
+      return trans.__("%1 is ready.", name);
     case "failed": {
       const tasks = failedTasksText(trans, job);
-      if (tasks !== "") {
-        return trans.__("%1: %2", jobName(job) || name, tasks);
-      }
-      return [trans.__("%1 failed: %2.", name, job.state), ...jobReason(trans, job)].join(" ");
+      return tasks === ""
+        ? failedText(trans, job, errors.get(job) ?? "")
+        : trans.__("%1: %2", jobName(job) || name, tasks);
     }
     default:
-      return stateKind(job.state) === "cancelled" && !job.released
+      return stateKind(job.state) === "cancelled" && !isReleased(job)
         ? trans.__("%1 was cancelled.", name)
         : trans.__("%1 has ended.", name);
   }
@@ -96,9 +140,10 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
 function countText(trans: TranslationBundle, notices: readonly INotice[]): string {
   const count = (kind: NoticeKind): number => notices.filter((each) => each.kind === kind).length;
   const [failed, ended, started] = [count("failed"), count("ended"), count("started")];
-  const near = count("near-limit");
+  const [ready, near] = [count("ready"), count("near-limit")];
   return [
     failed > 0 ? trans._n("%1 job has failed", "%1 jobs have failed", failed) : "",
+    ready > 0 ? trans._n("%1 session is ready", "%1 sessions are ready", ready) : "",
     near > 0
       ? trans._n("%1 job is near its time limit", "%1 jobs are near their time limits", near)
       : "",
@@ -117,5 +162,5 @@ function typeOf(notices: readonly INotice[]): INotification["type"] {
   if (kinds.has("near-limit") || kinds.has("log-in")) {
     return "warning";
   }
-  return kinds.has("ended") ? "success" : "info";
+  return kinds.has("ended") || kinds.has("ready") ? "success" : "info";
 }

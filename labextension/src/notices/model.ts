@@ -8,7 +8,7 @@ import type { IJobsModel } from "../common/jobs_model";
 import { isNearLimit, NEAR_LIMIT_MINUTES } from "../common/time_limit";
 
 /** A kind of change that causes a notification. */
-export type NoticeKind = "started" | "ended" | "failed" | "near-limit" | "log-in";
+export type NoticeKind = "started" | "ready" | "ended" | "failed" | "near-limit" | "log-in";
 
 /** A change that causes a notification. */
 export interface INotice {
@@ -23,6 +23,7 @@ export interface INotice {
 /** The settings of the user. */
 export interface INoticeSettings {
   readonly started: boolean;
+  readonly ready: boolean;
   readonly ended: boolean;
   readonly failed: boolean;
   readonly nearLimit: boolean;
@@ -32,7 +33,8 @@ export interface INoticeSettings {
 
 /** The settings where there are none: the same as in the schema. */
 export const DEFAULT_SETTINGS: INoticeSettings = {
-  started: true,
+  started: false,
+  ready: true,
   ended: true,
   failed: true,
   nearLimit: true,
@@ -45,6 +47,8 @@ export interface INoticesOptions {
   readonly settings: () => INoticeSettings;
   /** Whether this tab is hidden: a visible tab notifies first. */
   readonly isHidden: () => boolean;
+  /** Whether the user sees the new state of a job already: on its page, or on its card below a cell. */
+  readonly isSeen: (job: IJob) => Promise<boolean>;
   /** Claim changes for this tab: return those that no other tab has claimed. */
   readonly claim: (keys: readonly string[]) => Promise<ReadonlySet<string>>;
   readonly show: (notices: readonly INotice[]) => void;
@@ -58,6 +62,8 @@ const HIDDEN_TAB_DELAY_MS = 2_000;
 
 /** Reason of jobs that sbatch refused, which old versions keep among the jobs: the user knows of the refusal. */
 const REFUSED_REASON = "BadConstraints";
+/** States of a session that was ready before: one that is not reached for a moment does not become ready again. */
+const WAS_READY: ReadonlySet<string> = new Set(["ready", "reconnecting", "unreachable", "ending"]);
 /** Largest lag of the clock of a cluster, in seconds. */
 const MAX_CLOCK_SKEW_S = 60;
 
@@ -127,10 +133,23 @@ export class Notices implements IDisposable {
       await (this._options.sleep ?? defaultSleep)(HIDDEN_TAB_DELAY_MS);
     }
     const claimed = await this._options.claim(wished.map(({ key }) => key));
-    const shown = wished.filter(({ key }) => claimed.has(key));
+    const shown = await this._unseen(wished.filter(({ key }) => claimed.has(key)));
     if (shown.length > 0 && !this._isDisposed) {
       this._options.show(shown);
     }
+  }
+
+  /** Return the notices that tell more than what the user sees in this tab. */
+  private async _unseen(notices: readonly INotice[]): Promise<readonly INotice[]> {
+    if (this._options.isHidden()) {
+      return notices;
+    }
+    const isSeen = await Promise.all(
+      notices.map(async ({ job, kind }) =>
+        job === null || kind === "near-limit" ? false : this._options.isSeen(job),
+      ),
+    );
+    return notices.filter((_, at) => !isSeen[at]);
   }
 
   private _changes(): INotice[] {
@@ -145,7 +164,8 @@ export class Notices implements IDisposable {
       this._before.set(key, job);
       if (kind !== null) {
         // The key has no times: Slurm sends the exact ones later, and to some tabs only.
-        const changeKey = `${key}:${kind === "started" ? kind : "over"}:${job.restarts ?? 0}`;
+        const change = kind === "started" || kind === "ready" ? kind : "over";
+        const changeKey = `${key}:${change}:${job.restarts ?? 0}`;
         notices.push({ key: changeKey, kind, job, prompt: null });
       }
     }
@@ -198,6 +218,13 @@ export function changeOf(before: IJob | undefined, job: IJob, since: number): No
     const isOver = before !== undefined && isFinished(before.state);
     const hasFailed = kind === "failed" && !isReleased(job);
     return !isOver && isNew(job.end_time) ? (hasFailed ? "failed" : "ended") : null;
+  }
+  if (job.session) {
+    // What one waits for is a session that can be opened, not its start.
+    const isFirst = !WAS_READY.has(before?.session?.state ?? "");
+    return job.session.state === "ready" && isFirst && isNew(job.session.ready_time ?? null)
+      ? "ready"
+      : null;
   }
   const hasWaited = before === undefined || stateKind(before.state) === "pending";
   return kind === "running" && hasWaited && isNew(job.start_time) ? "started" : null;

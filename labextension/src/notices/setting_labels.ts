@@ -6,6 +6,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
   return {
     started: [trans.__("Started"), trans.__("When a job starts.")],
+    ready: [trans.__("Session ready"), trans.__("When a session can be opened.")],
     ended: [trans.__("Ended"), trans.__("When a job ends without a failure, or is cancelled.")],
     failed: [trans.__("Failed"), trans.__("When a job fails.")],
     nearLimit: [

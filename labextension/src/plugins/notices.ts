@@ -1,23 +1,33 @@
 /** Plugin of the notifications about jobs. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ICommandPalette, Notification } from "@jupyterlab/apputils";
+import { ICommandPalette, MainAreaWidget, Notification } from "@jupyterlab/apputils";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
+import { AgentApi } from "../agent_api";
+import type { IJob } from "../common/api/objects";
 import { failedTaskReference } from "../common/array_labels";
 import { createClaim, createTurnRequest } from "../common/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
+import { JobPanel } from "../job_page/page";
 import { openJob } from "../jobs/commands";
 import { followUpActions } from "../kernels/move_commands";
 import * as browser from "../notices/browser_notifications";
-import { describeNotices, type INotification } from "../notices/labels";
-import { DEFAULT_SETTINGS, Notices, type INoticeSettings } from "../notices/model";
+import { errorLine } from "../notices/error_line";
+import { describeNotices, separateFailures, type INotification } from "../notices/labels";
+import { DEFAULT_SETTINGS, Notices, type INotice, type INoticeSettings } from "../notices/model";
 import { translatedSchema } from "../notices/setting_labels";
+import { isCardVisible } from "../notices/visibility";
+import { LaunchPanel } from "../sessions/session_page";
 
 const ID = "jupyter-slurm:notices";
-/** Time for which a notification is shown, in milliseconds; that of a failure stays until it is dismissed. */
+/**
+ * Time for which a notification is shown, in milliseconds: it may lie over a table. The bell in the status bar keeps
+ * it.
+ */
 const SHOWN_MS = 8_000;
+const LONG_SHOWN_MS = 20_000;
 /** Interval of the checks for time limits that are near, in milliseconds. */
 const TIME_LIMIT_CHECK_MS = 30_000;
 
@@ -48,16 +58,16 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     });
     const name = `${ID}:${app.serviceManager.serverSettings.baseUrl}`;
     const locks = window.isSecureContext ? navigator.locks : null;
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const display = new Display(app, trans, api, () => model.now, wishes);
     const notices = new Notices(model, {
       settings: wishes,
       isHidden: () => document.hidden,
+      isSeen: async (job) => isPageVisible(app.shell, job) || (await isCardVisible(job)),
       claim: createClaim(name, { storage: () => window.localStorage, locks }),
-      show: (changes) => {
-        for (const notification of describeNotices(trans, changes, model.now)) {
-          show(notification, wishes(), trans, app.commands);
-        }
-      },
+      show: (changes) => void display.show(changes),
     });
+    document.addEventListener("visibilitychange", display.showLater);
     setInterval(notices.checkTimeLimits, TIME_LIMIT_CHECK_MS);
     const keep = createTurnRequest(`${name}:hidden`, locks, (isOurs) => {
       model.setInBackground(isOurs);
@@ -67,29 +77,116 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   },
 };
 
-function show(
-  notification: INotification,
-  wishes: Settings,
-  trans: TranslationBundle,
-  commands: JupyterFrontEnd["commands"],
-): void {
-  const isHidden = document.hidden;
-  const { job, task } = notification;
-  const failed = job !== null && task !== null ? failedTaskReference(job) : null;
-  const shown = job !== null && failed !== null ? { ...job, key: null, id: failed } : job;
-  const open = (): void => void openJob(commands, shown);
-  if (isHidden && wishes.browser && browser.isAllowed()) {
-    browser.show(notification, open);
+/** Whether the page of a job, or of a session, is visible. */
+function isPageVisible(shell: JupyterFrontEnd["shell"], job: IJob): boolean {
+  const { cluster, key, id } = job;
+  const widgets = (["main", "right"] as const).flatMap((area) => [...shell.widgets(area)]);
+  return widgets.some((widget) => {
+    if (!widget.isVisible || !(widget instanceof MainAreaWidget)) {
+      return false;
+    }
+    const { content } = widget as MainAreaWidget;
+    if (content instanceof LaunchPanel) {
+      return content.place.cluster === cluster && content.place.session === key;
+    }
+    const names = [key, id].filter((name) => name !== null);
+    return (
+      content instanceof JobPanel && names.some((name) => content.page.isAt({ cluster, job: name }))
+    );
+  });
+}
+
+/** Shows notifications: at once, or where the page is hidden by the browser, and on the page when it is visible. */
+class Display {
+  private _later: INotice[] = [];
+
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _trans: TranslationBundle,
+    private readonly _api: AgentApi,
+    private readonly _now: () => number,
+    private readonly _wishes: () => Settings,
+  ) {}
+
+  async show(changes: readonly INotice[]): Promise<void> {
+    if (!document.hidden) {
+      this._emit(await this._describe(changes));
+      return;
+    }
+    this._later.push(...changes); // a night of them is summed up
+    if (this._wishes().browser && browser.isAllowed()) {
+      for (const notification of await this._describe(changes)) {
+        browser.show(notification, () => {
+          this._open(notification);
+        });
+      }
+    }
   }
-  if (!notification.isLogin) {
-    const one = task === null ? trans.__("Show job") : trans.__("Show task %1", task);
-    const label = job === null ? trans.__("Show jobs") : one;
-    const stays = notification.type === "error" || notification.isNearEnd || isHidden;
-    const actions = [...followUpActions(trans, commands, notification), { label, callback: open }];
-    Notification.emit(notification.text, notification.type, {
-      autoClose: stays ? false : SHOWN_MS,
-      actions,
-    });
+
+  /** Show the notifications that came while the page was hidden. */
+  readonly showLater = (): void => {
+    if (!document.hidden && this._later.length > 0) {
+      void this._describe(this._later.splice(0)).then((each) => {
+        this._emit(each);
+      });
+    }
+  };
+
+  private async _describe(changes: readonly INotice[]): Promise<readonly INotification[]> {
+    const errors = await Promise.all(
+      separateFailures(changes).map(async (job): Promise<[IJob, string]> => [
+        job,
+        await errorLine(this._api, job),
+      ]),
+    );
+    return describeNotices(this._trans, changes, this._now(), new Map(errors));
+  }
+
+  private _emit(notifications: readonly INotification[]): void {
+    const { commands } = this._app;
+    for (const notification of notifications.filter(({ isLogin }) => !isLogin)) {
+      const { text, type, isNearEnd } = notification;
+      const isLong = type === "error" || notification.shows === "session";
+      const open = {
+        label: this._label(notification),
+        callback: () => {
+          this._open(notification);
+        },
+      };
+      const actions = [...followUpActions(this._trans, commands, notification), open];
+      const autoClose = isNearEnd ? false : isLong ? LONG_SHOWN_MS : SHOWN_MS;
+      Notification.emit(text, type, { autoClose, actions });
+    }
+  }
+
+  private _label({ job, task, shows }: INotification): string {
+    const trans = this._trans;
+    if (job === null) {
+      return trans.__("Show jobs");
+    }
+    if (task !== null) {
+      return trans.__("Show task %1", task);
+    }
+    const labels = {
+      log: trans.__("Show log"),
+      session: trans.__("Open"),
+      job: trans.__("Show job"),
+    };
+    return labels[shows];
+  }
+
+  /** Show the job; open a session in a tab of its own, or where another computer serves it, its page. */
+  private _open({ job, task, shows }: INotification): void {
+    const { commands } = this._app;
+    const failed = job !== null && task !== null ? failedTaskReference(job) : null;
+    const address = shows === "session" ? this._api.address(job?.session?.path ?? "") : null;
+    if (address !== null) {
+      window.open(address, "_blank", "noopener");
+    } else if (job?.session && commands.hasCommand(CommandIDs.launch)) {
+      void commands.execute(CommandIDs.launch, { cluster: job.cluster, session: job.key });
+    } else {
+      void openJob(commands, job && failed ? { ...job, key: null, id: failed } : job);
+    }
   }
 }
 

@@ -8,6 +8,7 @@ import type { IJob, IPrompt } from "../../src/common/api/objects";
 import { createClaim, createTurnRequest } from "../../src/common/browser_tabs";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { show } from "../../src/notices/browser_notifications";
+import { lastErrorLine } from "../../src/notices/error_line";
 import { describeNotices } from "../../src/notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice } from "../../src/notices/model";
 import { translatedSchema } from "../../src/notices/setting_labels";
@@ -66,7 +67,9 @@ class Tab {
   };
   readonly told: INotice[][] = [];
   isHidden = false;
-  wishes = DEFAULT_SETTINGS;
+  /** The jobs whose page or card the person looks at. */
+  seen: string[] = [];
+  wishes = { ...DEFAULT_SETTINGS, started: true };
   readonly notices: Notices;
   private readonly _changed = new Signal<object, void>(this);
 
@@ -75,6 +78,7 @@ class Tab {
     this.notices = new Notices(model as unknown as IJobsModel, {
       settings: () => this.wishes,
       isHidden: () => this.isHidden,
+      isSeen: ({ id }) => Promise.resolve(this.seen.includes(id ?? "")),
       claim: createClaim("told", { storage: () => shared, locks: null, clock: () => 0 }),
       show: (notices) => this.told.push([...notices]),
     });
@@ -116,17 +120,16 @@ describe("notices", () => {
       job("2", "RUNNING"),
       job("3", "RUNNING", { nodes: "dgx01" }),
     );
-    expect(tab.texts).toEqual(["Job 3 (train) has started on dgx01."]);
+    expect(tab.texts).toEqual(["train has started on dgx01."]);
     const failed = {
+      name: "three",
+      exit_code: 1,
       reason: "NonZeroExitCode",
       reason_text: "It ended with exit code 1.",
       next_step: "Read its log.",
     };
     await tab.see(job("2", "COMPLETED"), job("3", "FAILED", failed));
-    expect(tab.texts.slice(1)).toEqual([
-      "Job 2 (train) has ended.",
-      "Job 3 (train) failed: FAILED. It ended with exit code 1. Read its log.",
-    ]);
+    expect(tab.texts.slice(1)).toEqual(["train has ended.", "three failed (exit code 1)."]);
     await tab.see(job("2", "COMPLETED"), job("3", "FAILED", { ...failed, end_time: 1_100 }));
     expect(tab.texts).toHaveLength(3);
   });
@@ -140,7 +143,7 @@ describe("notices", () => {
       job("3", "RUNNING", { start_time: 990 }),
       job("4", "RUNNING", { start_time: 1_010 }),
     );
-    expect(tab.texts).toEqual(["Job 2 (train) has ended.", "Job 4 (train) has started."]);
+    expect(tab.texts).toEqual(["train has ended.", "train has started."]);
   });
 
   it("are silent of what was so before, and of what is not known now", async () => {
@@ -151,9 +154,9 @@ describe("notices", () => {
       job("2", "COMPLETED", { known: false }),
       job("3", "COMPLETED", { end_time: 950 }), // by a clock that is a little behind
     );
-    expect(tab.texts).toEqual(["Job 3 (train) has ended."]);
+    expect(tab.texts).toEqual(["train has ended."]);
     await tab.see(job("2", "FAILED", { end_time: 1_100 }));
-    expect(tab.texts.slice(1)).toEqual(["Job 2 (train) failed: FAILED."]);
+    expect(tab.texts.slice(1)).toEqual(["train failed (FAILED)."]);
   });
 
   it("name the failed task of an array, and how many failed", async () => {
@@ -183,10 +186,12 @@ describe("notices", () => {
 
   it("are not of what sbatch has refused: who submitted it was told", async () => {
     const tab = new Tab();
-    await tab.see(job("7", "FAILED", { reason: "BadConstraints", end_time: 1_100 }));
-    await tab.see(job("8", "FAILED", { reason: "NonZeroExitCode", end_time: 1_100 }));
-    expect(tab.texts.join()).toContain("Job 8");
-    expect(tab.texts.join()).not.toContain("Job 7");
+    await tab.see(job("7", "FAILED", { name: "seven", reason: "BadConstraints", end_time: 1_100 }));
+    await tab.see(
+      job("8", "FAILED", { name: "eight", reason: "NonZeroExitCode", end_time: 1_100 }),
+    );
+    expect(tab.texts.join()).toContain("eight");
+    expect(tab.texts.join()).not.toContain("seven");
   });
 
   it("are told by one tab, which is one that is seen", async () => {
@@ -198,14 +203,14 @@ describe("notices", () => {
       seen.change(job("1", state));
       await vi.runAllTimersAsync();
     }
-    expect(seen.texts).toEqual(["Job 1 (train) has ended."]);
+    expect(seen.texts).toEqual(["train has ended."]);
     expect(hidden.texts).toEqual([]);
     await seen.see(job("1", "PENDING")); // requeued
     await seen.see(job("1", "RUNNING", { start_time: 1_200 }));
     await hidden.see(job("1", "RUNNING", { start_time: 1_200 }));
     await hidden.see(job("1", "COMPLETED", { start_time: 1_200, restarts: 1 }));
-    expect(seen.texts.slice(1)).toEqual(["Job 1 (train) has started."]);
-    expect(hidden.texts).toEqual(["Job 1 (train) has ended."]);
+    expect(seen.texts.slice(1)).toEqual(["train has started."]);
+    expect(hidden.texts).toEqual(["train has ended."]);
   });
 
   it("tell once that a time limit is near; of a short job when a quarter of it is left", async () => {
@@ -221,10 +226,76 @@ describe("notices", () => {
     await until(1_340);
     expect(tab.texts).toEqual([]);
     await until(1_360);
-    expect(tab.texts).toEqual(["Job 2 (train) reaches its time limit in 3 minutes."]);
+    expect(tab.texts).toEqual(["train reaches its time limit in 3 minutes."]);
     await until(6_310);
     await until(6_340);
-    expect(tab.texts.slice(1)).toEqual(["Job 1 (train) reaches its time limit in 15 minutes."]);
+    expect(tab.texts.slice(1)).toEqual(["train reaches its time limit in 15 minutes."]);
+  });
+
+  it("are silent of what the person sees already, but not of a limit that is near", async () => {
+    const tab = new Tab();
+    tab.seen = ["1", "2"];
+    const near = { start_time: 0, time_limit: 1_010 };
+    await tab.see(job("1", "RUNNING"), job("2", "RUNNING", near), job("3", "RUNNING"));
+    await tab.see(job("1", "FAILED"), job("2", "RUNNING", near), job("3", "COMPLETED"));
+    tab.notices.checkTimeLimits();
+    await vi.runAllTimersAsync();
+    expect(tab.told.flat().map((each) => [each.job?.id, each.kind])).toEqual([
+      ["3", "ended"],
+      ["2", "near-limit"],
+    ]);
+    tab.isHidden = true;
+    await tab.see(job("2", "COMPLETED", near));
+    expect(tab.texts).toHaveLength(3); // nobody sees a page that is hidden
+  });
+
+  it("are of a session when it can be opened for the first time, not of its start", async () => {
+    const tab = new Tab();
+    const session = (state: string, ready: number | null = null) => ({
+      name: "jupyter",
+      label: "jupyter-1",
+      session: { state, ready_time: ready } as unknown as NonNullable<IJob["session"]>,
+    });
+    await tab.see(job("1", "PENDING", session("pending")));
+    await tab.see(job("1", "RUNNING", session("starting")));
+    expect(tab.texts).toEqual([]);
+    await tab.see(job("1", "RUNNING", session("ready", 1_020)));
+    await tab.see(job("1", "RUNNING", session("reconnecting", 1_020)));
+    await tab.see(job("1", "RUNNING", session("ready", 1_020)));
+    await tab.see(job("2", "RUNNING", session("ready", 900))); // before the page was loaded
+    expect(tab.texts).toEqual(["Session jupyter-1 is ready."]);
+    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.shows).toBe("session");
+    await tab.see(job("1", "TIMEOUT", session("ended")));
+    expect(tab.texts.slice(1)).toEqual(["Session jupyter-1 failed (TIMEOUT)."]);
+  });
+
+  it("end with the last line of the error, where no cause is known that the output does not show", () => {
+    const plain = job("1", "FAILED", {
+      exit_code: 1,
+      reason_text: "The job ended with exit code 1.",
+    });
+    const limit = job("2", "TIMEOUT", { reason_text: "It reached its time limit." });
+    const killed = job("3", "FAILED", { signal: 9 });
+    const notices = [plain, limit, killed].map(
+      (each) => ({ key: "", kind: "failed", job: each, prompt: null }) as const,
+    );
+    const errors = new Map([
+      [plain, "FileNotFoundError: x"],
+      [killed, "Killed"],
+    ]);
+    expect(describeNotices(trans, notices, 0, errors).map(({ text }) => text)).toEqual([
+      "train failed (exit code 1): FileNotFoundError: x",
+      "train failed (TIMEOUT): It reached its time limit.",
+      "train failed (signal 9): Killed",
+    ]);
+    expect(lastErrorLine("Traceback\n\u001b[31mKeyError\u001b[0m: 'a'\r\n\n")).toBe(
+      "KeyError: 'a'",
+    );
+    expect(lastErrorLine("ls: no file\nsrun: error: c1: task 0: Exited with exit code 2\n")).toBe(
+      "ls: no file",
+    );
+    expect(lastErrorLine("slurmstepd: error: *** STEP KILLED ***")).toContain("KILLED");
+    expect(lastErrorLine("x".repeat(9_000))).toHaveLength(91);
   });
 
   it("tell of a log-in only where nobody sees its dialog", async () => {
@@ -246,10 +317,10 @@ describe("notices", () => {
 
   it("are told as they are wished", async () => {
     const tab = new Tab();
-    tab.wishes = { ...tab.wishes, started: false, ended: false };
+    tab.wishes = { ...DEFAULT_SETTINGS, ended: false };
     await tab.see(job("1", "PENDING"), job("2", "RUNNING"), job("3", "RUNNING"));
     await tab.see(job("1", "RUNNING"), job("2", "CANCELLED"), job("3", "NODE_FAIL"));
-    expect(tab.texts).toEqual(["Job 3 (train) failed: NODE_FAIL."]);
+    expect(tab.texts).toEqual(["train failed (NODE_FAIL)."]);
   });
 });
 
@@ -262,6 +333,7 @@ describe("a notice of the browser", () => {
       isLogin: false,
       isNearEnd: false,
       task: null,
+      shows: "job",
     } as const;
     vi.stubGlobal("Notification", function () {
       throw new TypeError("Illegal constructor");

@@ -43,7 +43,7 @@ def test_nothing_becomes_markup(
     assert not isinstance(panes, DisplayedOutput)
     html = read_html(as_html(job, panes, trouble=log))
     assert html.tags <= {"div", "b", "span", "pre"}
-    assert html.attributes <= {"class", "style", "title"}
+    assert html.attributes <= {"class", "data-job", "data-state", "style", "title"}
     html = read_html(output_as_html(panes))
     assert html.tags <= {"div", "pre", "span"}
     text = as_text(job, panes, trouble=log)
