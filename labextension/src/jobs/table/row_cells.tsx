@@ -13,7 +13,7 @@ import * as React from "react";
 
 import { hasParts } from "../../common/api/records";
 import { isAllowed } from "../../common/job_states";
-import { jobName, jobReason, jobState, jobTimes, problemText } from "../../common/labels";
+import { jobName, jobState, jobTimes, problemText } from "../../common/labels";
 import { actingText } from "../action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
@@ -179,8 +179,7 @@ export function ListCells(props: ICellsProps): React.ReactElement {
   const isMany = model.clusters.length > 1;
   const facts = listFacts(trans, job, model.now, isMany);
   const counts = taskCounts(job);
-  const words = counts.map((count) => countText(trans, count)).join(", ");
-  const title = [words, ...facts, ...jobReason(trans, job), jobTimes(trans, job)];
+  const title = [...facts, ...reasonLines(trans, job), jobTimes(trans, job)];
   return (
     <>
       <div role="gridcell" className="jp-Slurm-cell jp-Slurm-state" title={jobState(trans, job)}>

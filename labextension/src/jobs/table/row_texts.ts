@@ -50,11 +50,21 @@ export function countsText(trans: TranslationBundle, job: IJob): string {
     .join(", ");
 }
 
+/** Return the reason of a task in words: the agent explains jobs only, and most tasks have one of these reasons. */
+function taskReason(trans: TranslationBundle, { reason, exit_code }: IJob): string | null {
+  if (reason === "NonZeroExitCode" && exit_code) {
+    return trans.__("It ended with exit code %1.", exit_code);
+  }
+  return reason === "JobArrayTaskLimit" ? trans.__("It waits for other tasks of the array.") : null;
+}
+
 /** Return the lines of the reason; empty for a job that has ended well, since its state says so. */
 export function reasonLines(trans: TranslationBundle, job: IJob): readonly string[] {
   const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
   const counts = countsText(trans, job);
-  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : jobReason(trans, job))];
+  const words = job.reason_text === "" ? taskReason(trans, job) : null;
+  const lines = words === null ? jobReason(trans, job) : [words];
+  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : lines)];
 }
 
 /** Whether a job uses its time now. */

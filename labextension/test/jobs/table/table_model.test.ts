@@ -339,6 +339,8 @@ describe("a table of jobs", () => {
     expect(timeShare(failed, 1000)).toBeNull();
     const done = job(1, "COMPLETED", { reason_text: "The job ended well." });
     expect(reasonLines(trans, done)).toEqual([]);
+    const lost = job(1, "FAILED", { reason: "NonZeroExitCode", exit_code: 3 });
+    expect(reasonLines(trans, lost)).toEqual(["It ended with exit code 3."]);
     const tasks = { COMPLETED: 11, TIMEOUT: 1, RUNNING: 3, PENDING: 5 };
     expect(reasonLines(trans, job(1, "RUNNING", { tasks }))).toEqual([
       "11 done, 1 failed, 3 running, 5 pending",
