@@ -46,7 +46,7 @@ the variables, functions and classes to copy (Python only). They are checked bef
 and copied at the end. Press Ctrl-C to cancel.
 
 Keywords of `add` (without dashes; options of sbatch have dashes):
-  name=NAME     displayed name (default: from the request, as "Python on mycluster, 1 GPU")
+  name=NAME     displayed name (default: from the request, as "devwork · 1 GPU · 1 h")
   env=NAME      environment: a name of the profile, the directory of a venv or a conda environment, or an image:
                 docker://NAME:TAG
   image=NAME:TAG

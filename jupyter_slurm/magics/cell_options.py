@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import sys
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.request import origin
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
+from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_python",
+    "cell_label",
     "cell_name",
     "cell_python",
     "check_name",
@@ -63,6 +68,21 @@ def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
     if named and "env" in parsed.keywords and "/" not in named:
         return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
+
+
+def cell_label(shell: Any, parsed: MagicLine, cell: str) -> str | None:
+    """Return the displayed name of the job of a cell: that of ``as=``, else the notebook with the cell's number.
+
+    A name that an option gives takes the place of the latter.
+    """
+    is_named = (
+        any(option.name == "job-name" for option in parsed.parsed.options)
+        or any(word.startswith(("--job-name", "-J")) for word in header_options(cell))
+        or "job-name" in other_options(cell)
+        or "SBATCH_JOB_NAME" in os.environ
+    )
+    notebook = None if is_named else origin()["notebook"]
+    return parsed.keywords.get("as") or (f"{notebook[:200]} {cell_name(shell)[2:]}" if notebook else None)
 
 
 def cell_name(shell: Any) -> str:

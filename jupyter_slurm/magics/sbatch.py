@@ -28,6 +28,7 @@ from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, head
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     as_python,
+    cell_label,
     cell_name,
     cell_python,
     check_name,
@@ -144,6 +145,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         values=pack_cell_variables(parsed, namespace, _sweep_variables(parsed, cell, sweep)),
         sweep=sweep,
         launcher=find_launcher(parsed),
+        label=cell_label(shell, parsed, cell),
     )
     if kind == "python" and submission.sweep is not None:
         from jupyter_slurm.client.submission.sweep_keyword import warn_hidden_functions

@@ -60,8 +60,8 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     _profile(tmp_path, "far")
     line = ("-p", "gpu", "--gpus=a100:2", "--time", "8:00:00")
     added = slurm("kernel", "add", "far", *line)  # without a login
-    assert added.stdout.startswith("Added the kernel 'Python on far, 2 A100 GPUs' as "), added.stderr
-    spec = json.loads((tmp_path / "data" / "kernels" / "python-on-far-2-a100-gpus" / "kernel.json").read_text())
+    assert added.stdout.startswith("Added the kernel 'far gpu · 2 A100 GPUs · 8 h' as "), added.stderr
+    spec = json.loads((tmp_path / "data" / "kernels" / "far-gpu-2-a100-gpus-8-h" / "kernel.json").read_text())
     assert spec["argv"] == [
         sys.executable,
         "-P",
@@ -77,7 +77,13 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
 
     slurm("kernel", "add", "far", *line)  # the same request adds no second kernel
     other = slurm("kernel", "add", "far", *line, "image=r-base:4.4.1", "kernel=ir", "idle=2h")
-    assert other.stdout.startswith("Added the kernel 'R (r-base:4.4.1) on far, 2 A100 GPUs' as ")
+    assert other.stdout.startswith("Added the kernel 'R (r-base:4.4.1) · far gpu · 2 A100 GPUs · 8 h' as ")
+    assert "<svg" in (tmp_path / "data" / "kernels" / "far-gpu-2-a100-gpus-8-h" / "logo-svg.svg").read_text()
+    for more, shown in (("--mem=64G", "2 A100 GPUs · 64G · 8 h"), ("--qos=long", "2 A100 GPUs · 8 h · qos long")):
+        for _ in range(2):  # the request that looks the same is told apart, also the second time
+            same = slurm("kernel", "add", "far", *line, more)
+            assert same.stdout.startswith(f"Added the kernel 'far gpu · {shown}' as "), same.stderr
+        slurm("kernel", "remove", f"far gpu · {shown}")
     slurm("kernel", "add", "far", "-c", "4", "name=../../..")
     slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # a kernel of the same name is replaced
     slurm("kernel", "add", "far", "-c", "4", "name=_own_")
@@ -85,10 +91,10 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     listed = {one["name"]: one for one in json.loads(slurm("kernel", "list", "--json").stdout)}
     assert [*listed] == [
         "acao-a-noite",
+        "far-gpu-2-a100-gpus-8-h",
         "kernel",
         "own",
-        "python-on-far-2-a100-gpus",
-        "r-r-base-4.4.1-on-far-2-a100-gpus",
+        "r-r-base-4.4.1-far-gpu-2-a100-gpus-8-h",
     ]
     assert listed["kernel"]["words"] == ["far", "-c", "8", "name=../../.."]
     table = slurm("kernel", "list").stdout
@@ -110,7 +116,13 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     (theirs / "kernel.json").write_text(json.dumps({**spec, "metadata": {}}))
     assert slurm("kernel", "remove", "theirs").returncode == 1
     assert slurm("kernel", "remove", "..").returncode == 1
-    for name in ("kernel", "_own_", "Ação à noite", "Python on far, 2 A100 GPUs", "r-r-base-4.4.1-on-far-2-a100-gpus"):
+    for name in (
+        "kernel",
+        "_own_",
+        "Ação à noite",
+        "far gpu · 2 A100 GPUs · 8 h",
+        "r-r-base-4.4.1-far-gpu-2-a100-gpus-8-h",
+    ):
         assert slurm("kernel", "remove", name).returncode == 0
     assert [one.name for one in (tmp_path / "data" / "kernels").iterdir()] == ["theirs"]
 

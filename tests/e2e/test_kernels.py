@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
-SHOWN = "Python on arandu, 1 GPU"
+SHOWN = "arandu · 1 GPU · 20 min"
 LONG = 120_000  # until the start of a kernel, on a busy machine
 WHERE = "import os; print('job', os.environ['SLURM_JOB_ID'], 'GPU', os.environ['CUDA_VISIBLE_DEVICES'], x)"
 
@@ -179,7 +179,7 @@ def _run_the_quickstart(page: Page, lab: Any) -> None:
     hello = outputs(page, 'echo "GPUs: $CUDA_VISIBLE_DEVICES"')
     expect(hello).to_contain_text(re.compile(r"node: dgx01\s+GPUs: \d"), timeout=LONG)
     listing = outputs(page, "jupyter_slurm.jobs()")
-    expect(listing).to_contain_text("cell.py", timeout=2 * LONG)
+    expect(listing).to_contain_text(re.compile(r"quickstart\.ipynb \[\d+\]"), timeout=2 * LONG)
     expect(outputs(page, "cat /data/that/is/not/there")).to_contain_text("JobFailed")  # and no other cell failed
 
 

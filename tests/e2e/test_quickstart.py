@@ -35,7 +35,7 @@ def test_every_cell_shows_what_its_job_did(
 
     expect(outputs(page, 'echo "GPUs: $CUDA_VISIBLE_DEVICES"')).to_contain_text(re.compile(r"node: dgx01\s+GPUs: \d"))
     listing = outputs(page, "jupyter_slurm.jobs()")
-    expect(listing).to_contain_text("cell.py", timeout=240_000)
+    expect(listing).to_contain_text(re.compile(r"quickstart\.ipynb \[\d+\]"), timeout=240_000)
     for state in ("COMPLETED", "CANCELLED", "FAILED"):
         expect(listing).to_contain_text(state)
     # While other cells ran, the output of the job was added to its own cell.

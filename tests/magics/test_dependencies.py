@@ -36,7 +36,7 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
         "import jupyter_slurm, time\ndone = jupyter_slurm.as_completed([bad, one, two, three, *pair], timeout=80)"
     )
     go.touch()
-    assert kernel.value("sorted({job.name for job in done if job.state == 'COMPLETED'})").startswith("['cell.sh'")
+    assert kernel.value("sorted({job.name for job in done if job.state == 'COMPLETED'})").startswith("['one'")
     assert kernel.value("[job.state for job in (one, two, three)]") == str(["COMPLETED"] * 3)
     kernel.ok("good.wait()")
     assert kernel.value("list(jupyter_slurm.as_completed([one, good])) == [good, one]") == "True"
@@ -100,7 +100,7 @@ def test_what_a_job_waited_for_is_looked_at_again_when_it_is_submitted_again(ker
         assert kernel.value(f"f'{word}ok:{{first}}'.replace('anyok', 'any') in str({name}.data['argv'])") == "True"
     kernel.ok("first.cancel()\nfirst.wait(check=False)")
     said = kernel.run("second.resubmit()").traceback
-    first = f"Job {kernel.value('first')} (cell.sh)"
+    first = f"Job {kernel.value('first')} (first)"
     assert f"afterok=: {first} ended as CANCELLED, so this job would never start" in said
     assert "Use job.resubmit(dependency=None)" in said
     kernel.ok("again = [second.resubmit(dependency=None), third.resubmit()]")

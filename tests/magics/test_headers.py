@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,23 @@ def test_output_and_array_of_other_batch_systems_are_the_job_s(kernel: Any, tmp_
     kernel.ok("%%sbatch as=a wait\n#!/bin/sh\n#PBS -t 1-2\necho $SLURM_ARRAY_TASK_ID")
     assert ast.literal_eval(kernel.value("[task.stdout for task in a]")) == ["1\n", "2\n"]
     kernel.ok("%%sbatch as=n wait --ignore-pbs\n#!/bin/sh\n#PBS -N named\ntrue")
-    assert kernel.value("n.name") == "cell.sh"
+    assert kernel.value("n.name") == "n"
+
+
+@pytest.mark.here_only("it is about the name of a job")
+def test_jobs_of_cells_are_called_by_their_variable_or_their_notebook(kernel: Any) -> None:
+    kernel.ok("%%sbatch as=fit -H\n#!/bin/sh\ntrue")
+    kernel.ok("%%sbatch as=train -H\nprint(1)")
+    kernel.ok("import os; os.environ['JPY_SESSION_NAME'] = '/home/ana/two words.ipynb'")
+    kernel.ok("%%sbatch -H\nprint(1)")
+    kernel.ok("%%sbatch -H --job-name=mine\n#!/bin/sh\ntrue")
+    kernel.ok("import jupyter_slurm\nfour = sorted(jupyter_slurm.jobs(), key=lambda job: job.key)[-4:]")
+    shown = "sorted((job.data['name'], job.data['label']) for job in four)"
+    (_, cell), *others = ast.literal_eval(kernel.value(shown))
+    assert re.fullmatch(r"two words\.ipynb \[\d+\]", cell)
+    assert others == [("fit", "fit"), ("mine", None), ("train", "train")]
+    assert cell in kernel.value("str(jupyter_slurm.jobs())")
+    kernel.ok("for job in four:\n    job.cancel()")
 
 
 @pytest.mark.here_only("it is about a value of an option")

@@ -11,7 +11,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _MAX_DISPLAY_NAME_CHARACTERS = 100  # characters of a displayed name
 _MAX_KERNELSPEC_BYTES = 1 << 20  # bytes of a kernel.json
 _LANGUAGES = {"ir": "R", "julia": "Julia", "python": "Python"}
+# A chip, as the icon of the cards that start a session: without a logo the launcher shows a letter.
+_LOGO = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="64" height="64">
+<path fill="#1976d2" fill-rule="evenodd" d="M5 5h14v14h-14z M8 8v8h8v-8z M10 10h4v4h-4z
+M7 1h2v3h-2z M11 1h2v3h-2z M15 1h2v3h-2z M7 20h2v3h-2z M11 20h2v3h-2z M15 20h2v3h-2z
+M1 7h3v2h-3z M1 11h3v2h-3z M1 15h3v2h-3z M20 7h3v2h-3z M20 11h3v2h-3z M20 15h3v2h-3z"/></svg>
+"""
 _MAX_NAME_SUFFIX = 100  # kernelspecs of the same name
 
 
@@ -90,9 +96,12 @@ def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
     shown = " ".join((display_name or parsed.keywords.get("name") or "").split())
     asked = ([word] if word else []) + shlex.split(line)
     made = KernelSpec("", shown or _described(cluster, word, parsed), tuple(asked), "")
-    made = _placed(made, is_user_kernel=bool(shown))
-    _write(made, parsed)
-    return made
+    placed = _placed(made, is_user_kernel=bool(shown))
+    if not shown and placed.display_name != made.display_name:  # another request looks the same
+        made = replace(made, display_name=_described(cluster, word, parsed, is_whole=True))
+        placed = _placed(made, is_user_kernel=False)
+    _write(placed, parsed)
+    return placed
 
 
 def _meant(named: str | None) -> tuple[Cluster, str]:
@@ -118,31 +127,44 @@ def _table(cluster: Cluster) -> OptionTable:
         return OptionTable.for_command("sbatch")
 
 
-def _described(cluster: Cluster, text: str, parsed: MagicLine) -> str:
-    """Return the displayed name of a kernel: ``Python on arandu, 1 GPU``."""
+def _described(cluster: Cluster, text: str, parsed: MagicLine, *, is_whole: bool = False) -> str:
+    """Return the displayed name of a kernel, such as ``devwork · 1 GPU · 1 h``; ``is_whole``: with all that differs."""
     words, kernel = parsed.keywords, (parsed.keywords.get("kernel") or "python3").lower()
     known = next((language for stem, language in _LANGUAGES.items() if kernel.startswith(stem)), kernel)
     if env := environment_named(words.get("env"), words.get("image")):
         known += f" ({env.rstrip('/').rpartition('/')[2]})"
-    place = text or cluster.client.get(cluster.path())["name"]
-    if "on" in words:
-        return f"{known} on {place}, in {words['on']}"[:_MAX_DISPLAY_NAME_CHARACTERS]
-    return f"{known} on {place}, {_resources(parsed)}"[:_MAX_DISPLAY_NAME_CHARACTERS].rstrip(", ")
+    options = {option.name: option.value for option in parsed.parsed.options}
+    place = f"{text} {options.get('partition') or ''}".strip() or cluster.client.get(cluster.path())["name"]
+    parts = ["" if known == "Python" else known, str(place)]
+    parts += [f"in {words['on']}"] if "on" in words else _resources(Request(options), is_whole=is_whole)
+    if is_whole:
+        told = {"partition", "gpus", "time", "cpus-per-task", "mem"}
+        parts += [f"{name} {value}" if value else name for name, value in options.items() if name not in told]
+        parts += [f"{name} {value}" for name, value in words.items() if name not in {"env", "image", "kernel", "on"}]
+    return " · ".join(part for part in parts if part)[:_MAX_DISPLAY_NAME_CHARACTERS].rstrip(" ·")
 
 
-def _resources(parsed: MagicLine) -> str:
-    """Describe the requested resources: GPUs, else CPUs; without both, the partition."""
-    chosen_options = {option.name: option.value for option in parsed.parsed.options}
-    request = Request(chosen_options)
+def _resources(request: Request, *, is_whole: bool) -> list[str]:
+    """Describe the requested resources: GPUs, else CPUs, and the time limit; ``is_whole``: CPUs and memory, too."""
     nodes = request.nodes[0] if request.nodes else 1
     gpus = [(gres, gres.count) for _, gres in request.gpus]
     gpus += [] if gpus else [(gres, gres.count * nodes) for _, gres in request.gpus_per_node]
+    said = []
     if count := sum(number for _, number in gpus):
         types = [str(gres.type).upper() for gres, _ in gpus if gres.type]
-        return f"{count} {' '.join([*types[:1], 'GPU'])}{'s' if count > 1 else ''}"
-    if cpus := (request.cpus or request.cpus_per_node):
-        return f"{cpus} CPU{'s' if cpus > 1 else ''}"
-    return chosen_options.get("partition") or ""
+        said.append(f"{count} {' '.join([*types[:1], 'GPU'])}{'s' if count > 1 else ''}")
+    cpus = request.cpus or request.cpus_per_node
+    if cpus and (is_whole or not count):
+        said.append(f"{cpus} CPU{'s' if cpus > 1 else ''}")
+    if is_whole and (memory := request.chosen.get("mem")):
+        said.append(memory)
+    return [*said, _period(request.time[1])] if request.time else said
+
+
+def _period(seconds: float) -> str:
+    """Return a time limit in the largest unit in which it is a whole number: ``4 h``, ``90 min``."""
+    units = (("d", 86400), ("h", 3600), ("min", 60))
+    return next((f"{seconds / unit:g} {name}" for name, unit in units if seconds % unit == 0), f"{seconds:g} s")
 
 
 def _placed(kernelspec: KernelSpec, *, is_user_kernel: bool) -> KernelSpec:
@@ -182,6 +204,7 @@ def _write(kernelspec: KernelSpec, parsed: MagicLine) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / ".kernel.json.tmp"
         draft.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
+        (folder / "logo-svg.svg").write_text(_LOGO, encoding="utf-8")
         draft.replace(folder / "kernel.json")
     except OSError as error:
         raise ConfigError(

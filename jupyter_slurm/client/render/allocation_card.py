@@ -28,10 +28,10 @@ def is_open(data: api.Job) -> bool:
 
 
 def job_name(data: api.Job) -> str:
-    """Return the name of a job; for an allocation or a session, its given name, if any."""
+    """Return the displayed name of a job: that which the user gave, else Slurm's."""
     if data.get("kind") in ("allocation", "session") and data.get("label"):
         return f"{data['label']} ({data['kind']})"
-    return str(data.get("name") or data.get("label") or "")
+    return str(data.get("label") or data.get("name") or "")
 
 
 def remaining_time(data: api.Job) -> float | None:

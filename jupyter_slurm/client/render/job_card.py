@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 def title(data: api.Job) -> str:
     """Return the title of a job."""
-    name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
+    name, what = data.get("label") or data.get("name"), "Step" if data.get("allocation") else "Job"
     if data.get("kind") == "allocation":
         name, what = data.get("label"), "Allocation"
     elif data.get("kind") == "session":

@@ -59,6 +59,8 @@ class Submission:
         cluster: ``ray``; None: the cell runs once.
     stage : mapping or None
         Folders to stage, as an API object.
+    label : str or None
+        Displayed name of a cell's job, unless an option names the job.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Submission:
     resume: int | None = None
     launcher: str | None = None
     stage: api.Stage | None = None
+    label: str | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[api.Submission]:
@@ -94,6 +97,7 @@ class Submission:
             "resume": self.resume,
             "launcher": self.launcher,
             "stage": self.stage,
+            "label": self.label,
         }
         around = context(cluster)
         check_lengths((*self.options, *self.args), around.get("env") or {})

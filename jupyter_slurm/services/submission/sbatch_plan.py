@@ -272,7 +272,7 @@ class _Start:
         """Return name and text of the script for sbatch."""
         asked = self.request
         if self.is_script:
-            return script_name(asked.get("script_name"), "cell.sh"), asked["text"]
+            return script_name(asked.get("script_name") or asked.get("label"), "cell.sh"), asked["text"]
         python = self._python()
         if not python:
             raise UsageError("The request names no Python for the cell.", hint="Name it with python=PATH.")

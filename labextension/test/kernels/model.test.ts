@@ -42,7 +42,7 @@ describe("the notice of a time limit", () => {
     const notice = { key: "", kind: "near-limit", job, prompt: null } as const;
     expect(describeNotices(trans, [notice], 200)[0]).toMatchObject({
       text:
-        "Job 12 (Python on arandu, 1 GPU) reaches its time limit in 5 minutes. " +
+        "Python on arandu, 1 GPU reaches its time limit in 5 minutes. " +
         "The memory of the kernel is lost then. Save your work before.",
       isNearEnd: true,
     });
