@@ -287,7 +287,10 @@ def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, A
     ):
         raw = httpx.URL(str(browser.base_url)).copy_with(raw_path=f"/user/ana/jupyter-slurm/{other}/".encode())
         assert browser.get(raw, follow_redirects=True).status_code == 404, other
-    assert "no session" in browser.get("/user/ana/jupyter-slurm/20260101-000000-00000000/").text
+    gone = browser.get("/user/ana/jupyter-slurm/20260101-000000-00000000/").text
+    assert "This session has ended or is not yours." in gone
+    assert '<a href="/user/ana/">Open the launcher</a>' in gone
+    assert "jupyter slurm" not in gone  # no commands in a browser
     assert "Traceback" not in hub_server.log
 
 

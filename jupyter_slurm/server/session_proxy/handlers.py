@@ -54,8 +54,9 @@ _PAGE_KINDS = ("text/html", "application/xhtml+xml")
 _XSRF = re.compile(r"(?:^|;) *_xsrf=")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Session</title></head>
-<body><h1>{message}</h1><p>{hint}</p></body></html>
+<body><h1>{message}</h1><p>{hint}</p>{link}</body></html>
 """
+_GONE_TEXT = "This session has ended or is not yours."
 
 
 class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
@@ -176,7 +177,11 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'")
         self.set_header("Cache-Control", "no-store")
         self._add_headers(TICKET_HEADERS if self._ticket else [])
-        self.finish(_PAGE.format(message=escape(str(said)), hint=escape(getattr(cause, "hint", ""))))
+        hint = getattr(cause, "hint", "")
+        if isinstance(cause, JobNotFound) and cause.details.get("path") is None:  # commands help nobody in a browser
+            said, hint = _GONE_TEXT, ""
+        link = f'<p><a href="{escape(self.base_url)}">Open the launcher</a></p>' if status_code in (404, 410) else ""
+        self.finish(_PAGE.format(message=escape(str(said)), hint=escape(hint), link=link))
 
     # Pages ------------------------------------------------------------------------------------------------------
 
@@ -371,4 +376,5 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             raise JobNotFound(
                 f"This server cannot show the session: its URL is {path}, as it was launched.",
                 hint="Open it on its local port (`jupyter slurm open`), or launch a session from this Jupyter server.",
+                path=path,
             )
