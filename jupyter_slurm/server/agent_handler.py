@@ -141,7 +141,7 @@ class AgentHandler(ProblemHandler):
         if operation is not None and operation.operation_id == "listClusters":
             await self._access.register()
         client = await self._access.client()
-        if operation is not None and operation.operation_id in ("launchSession", "resubmitJob"):
+        if operation is not None and operation.operation_id in ("launchSession", "resubmitJob", "submitJob"):
             body = await self._completed(client, address, operation, body)
         query = address.query(method, self.request.query_arguments)
         headers = dict(self.request.headers)
@@ -174,7 +174,12 @@ class AgentHandler(ProblemHandler):
         if operation.operation_id == "launchSession":
             asked = await completed(client, cluster, asked, base_url=self.base_url, folder=folder)
         else:
-            asked = await surrounded(client, cluster, asked, folder=folder)
+            # The panel knows a script by its path below the root folder; the job starts in the folder of the script.
+            below, _, name = str(asked.get("script_name") or "").rpartition("/")
+            if below:
+                folder, asked = os.path.join(folder, below), {**asked, "script_name": name}
+            if below or operation.operation_id == "resubmitJob":
+                asked = await surrounded(client, cluster, asked, folder=folder)
         return json.dumps(asked).encode("ascii")
 
     def send_problem(self, error: SlurmError) -> None:

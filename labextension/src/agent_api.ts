@@ -21,6 +21,7 @@ import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_pa
 import type { Read } from "./job_page/log_model";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IJobsApi } from "./jobs/api";
+import type { IScriptSubmission } from "./jobs/script_submission";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
@@ -184,6 +185,10 @@ export class AgentApi
 
   isIsolated(): boolean {
     return PageConfig.getOption("jupyterSlurmSharesOrigin") !== "true";
+  }
+
+  async submit(cluster: string, submission: IScriptSubmission): Promise<IJob> {
+    return (await this._post(["clusters", cluster, "jobs"], submission)) as IJob;
   }
 
   async resubmit(cluster: string, job: string, key: string): Promise<IJob> {

@@ -1,6 +1,6 @@
 /**
- * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, cells of
- * widgets, dialogs of logins, notifications, the item in the status bar, and remote kernels. Each can be disabled
+ * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, scripts of
+ * the file browser, cells of widgets, dialogs of logins, notifications, the item in the status bar, and remote kernels. Each can be disabled
  * alone.
  */
 import { commandsPlugin } from "./plugins/commands";
@@ -17,6 +17,7 @@ import { launchPlugin } from "./plugins/session_launcher";
 import { templatesPlugin } from "./plugins/session_templates";
 import { sessionsPlugin } from "./plugins/sessions";
 import { statusPlugin } from "./plugins/status_bar";
+import { scriptPlugin } from "./plugins/submit_script";
 
 export { IResourcesModel } from "./resources/model";
 export { ISessionsModel } from "./sessions/model";
@@ -29,6 +30,7 @@ export default [
   templatesPlugin,
   panelPlugin,
   commandsPlugin,
+  scriptPlugin,
   jobPlugin,
   linkPlugin,
   cellsPlugin,

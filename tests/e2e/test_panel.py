@@ -604,10 +604,16 @@ SAVED_LAYOUT = """async () => {
 def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     page: Page, wait_for: Callable[..., Any]
 ) -> None:
-    page.keyboard.press("ControlOrMeta+Shift+C")
+    page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette').then(() => null)")
     typed = page.locator(".lm-CommandPalette-input")
     expect(typed).to_be_focused()  # empty until then
-    typed.fill("slurm show jobs")
+    typed.fill("slurm")
+    entries = page.locator(".lm-CommandPalette-item[data-command^='jupyter-slurm:']:visible")
+    expect(entries.first).to_contain_text("Slurm: ")
+    texts = entries.locator(".lm-CommandPalette-itemLabel").all_inner_texts()
+    assert len(texts) > 5
+    assert all(text.startswith("Slurm: ") for text in texts), texts
+    typed.fill("slurm: show jobs")
     page.locator(".lm-CommandPalette-item[data-command='jupyter-slurm:open']").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
     wait_for(lambda: "jupyter-slurm:jobs" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
@@ -616,13 +622,41 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 
 
 def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
     # the result, a widget, cannot be serialized
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
-    card = page.locator(".jp-LauncherCard", has_text="Slurm Jobs")
-    card.scroll_into_view_if_needed()
+    card = page.locator(".jp-LauncherCard:visible", has_text="Slurm Jobs")
+    expect(card).to_be_in_viewport(ratio=1)  # without scrolling
     screenshot(page, "launcher")
     card.click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
+
+
+def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
+    page: Page, lab: Any, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+) -> None:
+    folder = lab.home / "sub"
+    folder.mkdir()
+    (folder / "where.sbatch").write_text("#!/bin/bash\n#SBATCH -J whereabouts\n#SBATCH -p devwork\npwd\n")
+    (folder / "notes.txt").write_text("no script\n")
+    page.goto(f"{lab.url}lab/workspaces/script/tree/sub")
+    page.evaluate("window.jupyterapp.restored")
+    entry = page.locator(".lm-Menu-item", has_text="Run with sbatch…")
+    page.locator(".jp-DirListing-item", has_text="notes.txt").click(button="right")
+    expect(page.locator(".lm-Menu-item", has_text="Rename")).to_be_visible()
+    expect(entry).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.locator(".jp-DirListing-item", has_text="where.sbatch").click(button="right")
+    entry.click()
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog.locator("li")).to_have_text(["#SBATCH -J whereabouts", "#SBATCH -p devwork"])
+    screenshot(page, "script-confirm")
+    axe(page, ".jp-Dialog")
+    dialog.get_by_role("button", name="Submit").click()
+    shown = page.locator(".jp-Slurm-job")
+    expect(shown.locator(".jp-Slurm-state")).to_have_text("COMPLETED")
+    expect(shown).to_contain_text("whereabouts")
+    expect(shown.locator(".jp-Slurm-logView")).to_contain_text(str(folder))
 
 
 def restart(lab: Any) -> None:

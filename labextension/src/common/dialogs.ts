@@ -49,8 +49,8 @@ export async function confirmEnd(
   return result.button.accept;
 }
 
-/** Return a text with a list below it. The list takes the focus by Tab, so that keys scroll it. */
-function listNode(text: string, items: readonly string[]): HTMLElement {
+/** Return a text with a list below it, for a dialog. The list takes the focus by Tab, so that keys scroll it. */
+export function listNode(text: string, items: readonly string[]): HTMLElement {
   const node = createElement("div", "jp-Slurm-confirm");
   const list = createElement("ul", "jp-Slurm-confirmList");
   list.tabIndex = 0;

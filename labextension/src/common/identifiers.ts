@@ -26,6 +26,8 @@ export const CommandIDs = {
   act: "jupyter-slurm:act",
   /** Copy the selected jobs. Argument `format`: `csv` or `json`. */
   copy: "jupyter-slurm:copy",
+  /** Argument `path`: a script, as the file browser names it; else the one selected there, else the command asks. */
+  submitScript: "jupyter-slurm:submit-script",
   /** For the job whose page is in front. */
   resubmit: "jupyter-slurm:submit-again",
   copyLink: "jupyter-slurm:copy-link",

@@ -4,6 +4,7 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { CommandIDs } from "../common/identifiers";
+import { addToPalette, commandLabel } from "../common/palette";
 import type { JobPage } from "./model";
 
 /** Actions of the commands on the page of a job. */
@@ -29,7 +30,7 @@ export function addPageCommands(
     return page?.isRepeatable && !page.isResubmitting ? page : null;
   };
   commands.addCommand(CommandIDs.resubmit, {
-    label: trans.__("Submit Job Again…"),
+    label: (args) => commandLabel(trans, trans.__("Submit Job Again…"), args),
     isEnabled: () => repeatable() !== null,
     execute: async () => {
       const page = repeatable();
@@ -37,7 +38,7 @@ export function addPageCommands(
     },
   });
   commands.addCommand(CommandIDs.copyLink, {
-    label: trans.__("Copy Link to Job"),
+    label: (args) => commandLabel(trans, trans.__("Copy Link to Job"), args),
     isEnabled: () => front() !== null,
     execute: () => {
       const page = front();
@@ -47,6 +48,6 @@ export function addPageCommands(
     },
   });
   for (const command of [CommandIDs.resubmit, CommandIDs.copyLink]) {
-    palette?.addItem({ command, category: "Slurm" });
+    addToPalette(palette, command);
   }
 }

@@ -9,6 +9,7 @@ import { chooseCluster } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { isCancellable } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
+import { commandLabel } from "../common/palette";
 import { cancelJob } from "./confirmed_actions";
 import { chooseJob, enterJobId } from "./job_dialogs";
 
@@ -37,7 +38,7 @@ export function addJobCommands(
       (each) => (each.key === job || each.id === job) && (!cluster || each.cluster === cluster),
     );
   commands.addCommand(CommandIDs.openJobById, {
-    label: trans.__("Open Job…"),
+    label: (args) => commandLabel(trans, trans.__("Open Job…"), args),
     caption: trans.__("Open a job by its ID"),
     execute: async () => {
       const id = await enterJobId(trans);
@@ -54,7 +55,7 @@ export function addJobCommands(
     },
   });
   commands.addCommand(CommandIDs.cancel, {
-    label: trans.__("Cancel Job…"),
+    label: (args) => commandLabel(trans, trans.__("Cancel Job…"), args),
     isEnabled: () => model.jobs.some(({ state }) => isCancellable(state)),
     execute: async (args) => {
       const [title, go] = [trans.__("Cancel which job?"), trans.__("Continue")];

@@ -13,6 +13,7 @@ import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
 import { ActProgress } from "./act_progress";
 import { Clusters } from "./cluster_list";
+import { FirstSteps, type IFirstSteps } from "./first_steps";
 import { asCsv } from "./table/columns";
 import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
@@ -27,6 +28,8 @@ export interface IActs {
   readonly write: (text: string) => void;
   readonly connect: (cluster: ICluster) => void;
   readonly disconnect: (cluster: ICluster) => void;
+  /** Offered as long as there are no jobs. */
+  readonly firstSteps?: IFirstSteps;
   /** Open the panel in the main area, where it is in the side bar. */
   readonly widen?: () => void;
 }
@@ -55,29 +58,27 @@ interface IPanelProps extends IBeside {
 }
 
 /** Why there is no row. */
-function Nothing({ table, trans }: IToolbarProps): React.ReactElement {
+function Nothing({ table, trans, acts }: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
   const { model, criteria } = table;
   const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
   if (model.connection !== "live") {
     return <p className="jp-Slurm-empty" />; // without a connection nothing is known; the reason stands above
   }
+  if (!isFiltered) {
+    return <FirstSteps trans={trans} acts={acts.firstSteps} />;
+  }
   return (
     <p className="jp-Slurm-empty">
-      {isFiltered ? trans.__("No jobs match.") : trans.__("No jobs.")}
-      {isFiltered && (
-        <>
-          {" "}
-          <button
-            type="button"
-            className="jp-Slurm-link"
-            onClick={() => {
-              table.clearFilters();
-            }}
-          >
-            {trans.__("Clear filters")}
-          </button>
-        </>
-      )}
+      {trans.__("No jobs match.")}{" "}
+      <button
+        type="button"
+        className="jp-Slurm-link"
+        onClick={() => {
+          table.clearFilters();
+        }}
+      >
+        {trans.__("Clear filters")}
+      </button>
     </p>
   );
 }

@@ -7,6 +7,7 @@ import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { CommandIDs } from "../common/identifiers";
 import { isAllowed } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
+import { addToPalette, commandLabel } from "../common/palette";
 import { openJob } from "./commands";
 import { actOnJobs } from "./confirmed_actions";
 import type { JobsPanel } from "./panel";
@@ -49,7 +50,7 @@ export function addSelectionCommands(
   const targets = (act: unknown): readonly IJob[] =>
     marked().filter((job) => isAllowed(act as Act, job) && model.pendingAct(job) === null);
   commands.addCommand(CommandIDs.act, {
-    label: ({ act }) => selectionLabel(trans, act as Act),
+    label: (args) => commandLabel(trans, selectionLabel(trans, args["act"] as Act), args),
     isEnabled: ({ act }) => targets(act).length > 0,
     execute: ({ act }) => actOnJobs(trans, model, act as Act, targets(act)),
   });
@@ -63,19 +64,23 @@ export function addSelectionCommands(
     },
   });
   commands.addCommand(CommandIDs.copy, {
-    label: ({ format }) =>
-      format === "json"
-        ? trans.__("Copy Selected Jobs as JSON")
-        : trans.__("Copy Selected Jobs as CSV"),
+    label: (args) => {
+      const isJson = args["format"] === "json";
+      const [json, csv] = [
+        trans.__("Copy Selected Jobs as JSON"),
+        trans.__("Copy Selected Jobs as CSV"),
+      ];
+      return commandLabel(trans, isJson ? json : csv, args);
+    },
     isEnabled: () => marked().length > 0,
     execute: ({ format }) => {
       Clipboard.copyToSystem((format === "json" ? asJson : asCsv)(marked()));
     },
   });
   for (const act of ACTS) {
-    palette?.addItem({ command: CommandIDs.act, category: "Slurm", args: { act } });
+    addToPalette(palette, CommandIDs.act, { act });
   }
   for (const format of ["csv", "json"]) {
-    palette?.addItem({ command: CommandIDs.copy, category: "Slurm", args: { format } });
+    addToPalette(palette, CommandIDs.copy, { format });
   }
 }

@@ -15,6 +15,7 @@ import { confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { clusterName, problemText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
+import { addToPalette, commandLabel } from "../common/palette";
 import { durationWords, parseDuration } from "../common/time_limit";
 import { chooseKernel } from "./kernel_dialogs";
 import { isSlurmProvisioned, kernelRequest, type IKernelApi } from "./model";
@@ -119,7 +120,7 @@ async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
 export function addKernelCommands(acts: IKernelActs, palette: ICommandPalette | null): void {
   const { commands, specs, trans } = acts;
   commands.addCommand(CommandIDs.removeKernel, {
-    label: trans.__("Remove a GPU Kernel…"),
+    label: (args) => commandLabel(trans, trans.__("Remove a GPU Kernel…"), args),
     caption: trans.__("Remove a kernel on a cluster from the launcher"),
     isEnabled: () =>
       Object.keys(specs.specs?.kernelspecs ?? {}).some((name) => isSlurmKernel(specs, name)),
@@ -128,5 +129,5 @@ export function addKernelCommands(acts: IKernelActs, palette: ICommandPalette | 
   specs.specsChanged.connect(() => {
     commands.notifyCommandChanged(CommandIDs.removeKernel);
   });
-  palette?.addItem({ command: CommandIDs.removeKernel, category: "Slurm" });
+  addToPalette(palette, CommandIDs.removeKernel);
 }

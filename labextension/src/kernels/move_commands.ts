@@ -16,6 +16,7 @@ import { toProblem } from "../common/api/problem";
 import { confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { problemText } from "../common/labels";
+import { addToPalette, commandLabel } from "../common/palette";
 import { isSlurmKernel } from "./commands";
 import { chooseNotebook } from "./kernel_dialogs";
 import { notebookPath, type IContext } from "./kernel_watch";
@@ -237,13 +238,13 @@ export function addMoveCommands(acts: IMoveActs, palette: ICommandPalette | null
     );
   };
   commands.addCommand(CommandIDs.move, {
-    label: trans.__("Move Notebook to a GPU Kernel…"),
+    label: (args) => commandLabel(trans, trans.__("Move Notebook to a GPU Kernel…"), args),
     caption: trans.__("Continue in a kernel on a cluster, with selected variables"),
     isEnabled: () => notebookPath(acts.front()) !== null,
     execute: () => reportFailure(trans, () => move(acts)),
   });
   commands.addCommand(CommandIDs.followUp, {
-    label: trans.__("Request a Follow-Up Allocation…"),
+    label: (args) => commandLabel(trans, trans.__("Request a Follow-Up Allocation…"), args),
     caption: trans.__("Continue in another allocation before this one reaches its time limit"),
     isEnabled: ({ allocation }) => allocation !== undefined || isOurs(),
     execute: ({ cluster, allocation }) =>
@@ -256,6 +257,6 @@ export function addMoveCommands(acts: IMoveActs, palette: ICommandPalette | null
       }),
   });
   for (const command of [CommandIDs.move, CommandIDs.followUp]) {
-    palette?.addItem({ command, category: "Slurm" });
+    addToPalette(palette, command);
   }
 }

@@ -9,6 +9,7 @@ import { chooseCluster, confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, disconnectBody, disconnectTitle, usersText } from "../common/labels";
+import { addToPalette, commandLabel } from "../common/palette";
 
 /** End a login, after a confirmation where processes use it. */
 export async function confirmDisconnect(
@@ -49,7 +50,7 @@ export function addConnectionCommands(
     commands.addCommand(id, {
       label: (args) => {
         const cluster = clusterOf(args);
-        return cluster ? part(clusterName(cluster)) : whole;
+        return commandLabel(trans, cluster ? part(clusterName(cluster)) : whole, args);
       },
       isEnabled: (args) => args["cluster"] !== undefined || model.clusters.some(isFor),
       isVisible: (args) => {
@@ -87,7 +88,7 @@ export function addConnectionCommands(
       if (connection && !listed.has(id)) {
         listed.add(id);
         for (const command of [CommandIDs.connect, CommandIDs.disconnect]) {
-          palette?.addItem({ command, category: "Slurm", args: { cluster: id } });
+          addToPalette(palette, command, { cluster: id });
         }
       }
     }

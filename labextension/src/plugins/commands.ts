@@ -5,6 +5,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
+import { addToPalette } from "../common/palette";
 import { addJobCommands } from "../jobs/commands";
 import { addConnectionCommands } from "../logins/connection_commands";
 
@@ -24,7 +25,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     addConnectionCommands(app.commands, palette, model, trans);
     addJobCommands(app.commands, model, trans);
     for (const command of [CommandIDs.openJobById, CommandIDs.cancel]) {
-      palette?.addItem({ command, category: "Slurm" });
+      addToPalette(palette, command);
     }
   },
 };

@@ -1,8 +1,19 @@
-/** Plugin that inserts the code of a widget as a new cell: a kernel cannot do that after a click. */
+/**
+ * Plugin of cells: it inserts the code of a widget as a new cell, which a kernel cannot do after a click, and has a
+ * button in the toolbar of notebooks that makes a job of the selected cell.
+ */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { Kernel } from "@jupyterlab/services";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+import { ToolbarButton, type Toolbar } from "@jupyterlab/ui-components";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
+
+import { DOMAIN } from "../common/identifiers";
+import { gpuIcon } from "../sessions/commands";
+
+/** Place in the toolbar of a notebook, behind the type of the cell. */
+const TOOLBAR_PLACE = 9;
 
 /** Target of the comm of `jupyter_slurm.widgets.insert_cell`; no other one is answered. */
 const TARGET = "jupyter-slurm:cell";
@@ -10,6 +21,7 @@ const TARGET = "jupyter-slurm:cell";
 /** The part of a notebook that the plugin needs, in JupyterLab or Notebook 7. */
 export interface INotebookPanel {
   readonly content: { activeCellIndex: number };
+  readonly toolbar: Pick<Toolbar, "insertItem">;
   readonly context: {
     readonly sessionContext: Pick<ISessionContext, "kernelChanged" | "session">;
     readonly model: { readonly sharedModel: ICells };
@@ -17,7 +29,35 @@ export interface INotebookPanel {
 }
 
 interface ICells {
+  readonly cells: readonly ICell[];
   insertCell(index: number, cell: { cell_type: "code"; source: string }): unknown;
+}
+
+interface ICell {
+  readonly cell_type: string;
+  getSource(): string;
+  setSource(source: string): void;
+}
+
+/** The line that defines the magics; a notebook needs it once. */
+const LOAD = "%load_ext jupyter_slurm";
+
+/**
+ * Make a job of the selected cell: `%%sbatch` as its first line, with room for options behind it. The magics are loaded in
+ * a cell above where the notebook does not do that.
+ */
+export function makeJobOfCell({ content, context }: INotebookPanel): void {
+  const { sharedModel } = context.model;
+  const index = content.activeCellIndex;
+  const cell = sharedModel.cells[index];
+  if (cell?.cell_type !== "code" || cell.getSource().startsWith("%%")) {
+    return;
+  }
+  cell.setSource(`%%sbatch\n${cell.getSource()}`);
+  if (!sharedModel.cells.some((each) => each.getSource().includes("load_ext jupyter_slurm"))) {
+    sharedModel.insertCell(index, { cell_type: "code", source: LOAD });
+    content.activeCellIndex = index + 1;
+  }
 }
 
 /** Listen to the kernels of a notebook, one after the other. */
@@ -49,9 +89,22 @@ export const cellsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:cells",
   description: "New cells with what the widgets of jupyter_slurm have written.",
   autoStart: true,
-  activate: ({ docRegistry }: JupyterFrontEnd): void => {
+  optional: [ITranslator],
+  activate: ({ docRegistry }: JupyterFrontEnd, translator: ITranslator | null): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
     docRegistry.addWidgetExtension("Notebook", {
-      createNew: (panel) => listen(panel as unknown as INotebookPanel),
+      createNew: (widget) => {
+        const panel = widget as unknown as INotebookPanel;
+        const button = new ToolbarButton({
+          icon: gpuIcon,
+          tooltip: trans.__("Make the cell a Slurm job (%%sbatch)"),
+          onClick: () => {
+            makeJobOfCell(panel);
+          },
+        });
+        panel.toolbar.insertItem(TOOLBAR_PLACE, "slurm-job", button);
+        return listen(panel);
+      },
     });
   },
 };

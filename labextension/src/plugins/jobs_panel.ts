@@ -8,13 +8,14 @@ import { Clipboard, ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupy
 import { ILauncher } from "@jupyterlab/launcher";
 import { IStateDB } from "@jupyterlab/statedb";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
-import { listIcon } from "@jupyterlab/ui-components";
+import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import { AgentApi } from "../agent_api";
 import { referenceOf } from "../common/api/records";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { addPage, hasMainArea } from "../common/main_area";
+import { addToPalette, commandLabel } from "../common/palette";
 import { AllJobs } from "../jobs/all_jobs";
 import { actOnJobs } from "../jobs/confirmed_actions";
 import { addContextMenu } from "../jobs/context_menu";
@@ -23,7 +24,7 @@ import { addSelectionCommands } from "../jobs/selection_commands";
 import type { ColumnId } from "../jobs/table/columns";
 import { JobsTable, type ITableMemory } from "../jobs/table/table_model";
 import { confirmDisconnect } from "../logins/connection_commands";
-import { stopSession } from "../sessions/commands";
+import { jobsIcon, LAUNCHER_RANK, stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 
 const SIDE = "jupyter-slurm-side-bar";
@@ -66,6 +67,10 @@ function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsMode
     },
     connect: (cluster) => void model.connect(cluster),
     disconnect: (cluster) => void confirmDisconnect(trans, model, cluster),
+    firstSteps: {
+      launch: () => void app.commands.execute(CommandIDs.launch),
+      submit: () => void app.commands.execute(CommandIDs.submitScript),
+    },
   };
 }
 
@@ -82,25 +87,29 @@ function addCommands(
   open: () => Promise<Wide>,
   side: SideBar,
 ): void {
+  const short = {
+    open: trans.__("Show Jobs"),
+    side: trans.__("Show Jobs in the Side Bar"),
+    refresh: trans.__("Refresh Jobs"),
+  };
+  const whole = {
+    open: trans.__("Show Slurm Jobs"),
+    side: trans.__("Show Slurm Jobs in the Side Bar"),
+    refresh: trans.__("Refresh Slurm Jobs"),
+  };
+  const titleOf = (args: ReadonlyPartialJSONObject, name: keyof typeof short): string =>
+    args["isPalette"] || args["isMenu"] ? commandLabel(trans, short[name], args) : whole[name];
   commands.addCommand(CommandIDs.open, {
-    // The palette shows the category, "Slurm", before the label; a card of the launcher has room for two words.
-    label: ({ isPalette, isCard }) =>
-      isCard
-        ? trans.__("Slurm Jobs")
-        : isPalette
-          ? trans.__("Show Jobs")
-          : trans.__("Show Slurm Jobs"),
-    icon: ({ isPalette }) => (isPalette ? undefined : listIcon),
+    // The menu is called Slurm, and a card of the launcher has room for two words.
+    label: (args) => (args["isCard"] ? trans.__("Slurm Jobs") : titleOf(args, "open")),
+    icon: ({ isPalette, isMenu }) => (isPalette || isMenu ? undefined : jobsIcon),
     caption: trans.__("Show your jobs"),
     execute: async () => {
       await open();
     },
   });
   commands.addCommand(CommandIDs.side, {
-    label: ({ isPalette }) =>
-      isPalette
-        ? trans.__("Show Jobs in the Side Bar")
-        : trans.__("Show Slurm Jobs in the Side Bar"),
+    label: (args) => titleOf(args, "side"),
     execute: () => {
       shell.activateById(SIDE);
       side.enter();
@@ -116,8 +125,7 @@ function addCommands(
     },
   });
   commands.addCommand(CommandIDs.refresh, {
-    label: ({ isPalette }) =>
-      isPalette ? trans.__("Refresh Jobs") : trans.__("Refresh Slurm Jobs"),
+    label: (args) => titleOf(args, "refresh"),
     execute: () => {
       model.refresh();
     },
@@ -161,7 +169,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       widget.id = MAIN;
       widget.toolbar.hide(); // an empty toolbar would be a stripe above the table
       widget.title.label = trans.__("Slurm jobs");
-      widget.title.icon = listIcon;
+      widget.title.icon = jobsIcon;
       widget.title.closable = true;
       return widget;
     };
@@ -183,7 +191,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       );
     });
     side.id = SIDE;
-    side.title.icon = listIcon;
+    side.title.icon = jobsIcon;
     side.title.caption = trans.__("Slurm jobs");
     app.shell.add(side, "left", { rank: RANK });
 
@@ -194,11 +202,12 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       return wide ? [wide, ...side.panels] : side.panels;
     });
     for (const command of [CommandIDs.open, CommandIDs.side, CommandIDs.refresh]) {
-      palette?.addItem({ command, category: "Slurm", args: { isPalette: true } });
+      addToPalette(palette, command);
     }
     launcher?.add({
       command: CommandIDs.open,
       category: "Slurm",
+      categoryRank: LAUNCHER_RANK,
       rank: 100,
       args: { isCard: true },
     });

@@ -10,6 +10,7 @@ import { failedTaskReference } from "../common/array_labels";
 import { createClaim, createTurnRequest } from "../common/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
+import { addToPalette, commandLabel } from "../common/palette";
 import { JobPanel } from "../job_page/page";
 import { openJob } from "../jobs/commands";
 import { followUpActions } from "../kernels/move_commands";
@@ -73,7 +74,7 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
       model.setInBackground(isOurs);
     });
     addBrowserNotices(app.commands, keep, trans, settings, wishes);
-    palette?.addItem({ command: CommandIDs.browserNotices, category: "Slurm" });
+    addToPalette(palette, CommandIDs.browserNotices);
   },
 };
 
@@ -213,7 +214,8 @@ function addBrowserNotices(
     commands.notifyCommandChanged(CommandIDs.browserNotices);
   };
   commands.addCommand(CommandIDs.browserNotices, {
-    label: trans.__("Desktop Notifications While This Tab Is Hidden"),
+    label: (args) =>
+      commandLabel(trans, trans.__("Desktop Notifications While This Tab Is Hidden"), args),
     isToggled: () => wishes().browser,
     isEnabled: () => settings !== null,
     execute: async () => {

@@ -12,6 +12,7 @@ import { chooseCluster, confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { jobName } from "../common/labels";
+import { addToPalette, commandLabel } from "../common/palette";
 import { launchTitle, newSessionTitle, stopBody, stopTitle } from "./labels";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
 import {
@@ -28,12 +29,23 @@ const PINS = [7, 11, 15].flatMap((at) => [
   `M20 ${at}h3v2h-3z`,
 ]);
 
+/** Rank of the section in the launcher: below the notebooks, above the consoles. */
+export const LAUNCHER_RANK = 10;
+
 /** Icon of a GPU: a processor. */
 export const gpuIcon = new LabIcon({
   name: "jupyter-slurm:gpu",
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
     <path class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"
       d="M5 5h14v14h-14z M8 8v8h8v-8z M10 10h4v4h-4z ${PINS.join(" ")}"/></svg>`,
+});
+
+/** Icon of the jobs: a processor with lines of a list on it. */
+export const jobsIcon = new LabIcon({
+  name: "jupyter-slurm:jobs",
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
+    <path class="jp-icon3 jp-icon-selectable" fill="#616161" fill-rule="evenodd"
+      d="M5 5h14v14h-14z M7 7v10h10v-10z M9 8.5h6v1.6h-6z M9 11.2h6v1.6h-6z M9 13.9h6v1.6h-6z ${PINS.join(" ")}"/></svg>`,
 });
 
 /** Return a storage in the state database of JupyterLab; without one, in the page. */
@@ -117,12 +129,14 @@ export function addLaunchCommands(
     label: (args) => {
       const { cluster } = parseSessionLocation(args);
       if (cluster === "") {
-        return trans.__("New GPU Notebook…");
+        return commandLabel(trans, trans.__("New GPU Notebook…"), args);
       }
-      return (args["isPalette"] ? newSessionTitle : launchTitle)(trans, find(cluster));
+      const isEntry = args["isPalette"] === true || args["isMenu"] === true;
+      const title = (isEntry ? newSessionTitle : launchTitle)(trans, find(cluster));
+      return commandLabel(trans, title, args);
     },
     caption: trans.__("Start JupyterLab on a node of the cluster"),
-    icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
+    icon: ({ isPalette, isMenu }) => (isPalette || isMenu ? undefined : gpuIcon),
     isEnabled: () => model.clusters.length > 0,
     execute: async (args) => {
       const place = parseSessionLocation(args);
@@ -144,8 +158,8 @@ export function addLaunchCommands(
     });
     const args = { cluster: cluster.id };
     const items = [
-      launcher?.add({ command, category: "Slurm", rank, args }),
-      palette?.addItem({ command, category: "Slurm", args: { ...args, isPalette: true } }),
+      launcher?.add({ command, category: "Slurm", categoryRank: LAUNCHER_RANK, rank, args }),
+      addToPalette(palette, command, args),
     ];
     listed.set(cluster.id, { title, items: items.filter((item) => item !== undefined) });
   };

@@ -66,7 +66,8 @@ describe("the commands of log-ins", () => {
     }
     expect(addItem).toHaveBeenCalledTimes(2);
     for (const command of [CommandIDs.connect, CommandIDs.disconnect]) {
-      expect(addItem).toHaveBeenCalledWith({ command, category: "Slurm", args });
+      const inPalette = { ...args, isPalette: true };
+      expect(addItem).toHaveBeenCalledWith({ command, category: "Slurm", args: inPalette });
     }
   });
 

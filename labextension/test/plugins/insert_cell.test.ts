@@ -1,7 +1,7 @@
 import { Signal } from "@lumino/signaling";
 import { describe, expect, it, vi } from "vitest";
 
-import { listen, type INotebookPanel } from "../../src/plugins/insert_cell";
+import { listen, makeJobOfCell, type INotebookPanel } from "../../src/plugins/insert_cell";
 
 type Opened = (comm: unknown, message: unknown) => void;
 
@@ -52,5 +52,42 @@ describe("a cell that a widget has written", () => {
     listening.dispose();
     kernelChanged.emit(null);
     expect(targets.size).toBe(0);
+  });
+});
+
+describe("the button that makes a job of a cell", () => {
+  function cells(...sources: string[]) {
+    const all = sources.map((source) => ({
+      cell_type: "code",
+      source,
+      getSource(): string {
+        return this.source;
+      },
+      setSource(text: string): void {
+        this.source = text;
+      },
+    }));
+    const insertCell = (at: number, { source }: { source: string }): void => {
+      all.splice(at, 0, { ...all[0]!, source });
+    };
+    const content = { activeCellIndex: sources.length - 1 };
+    const context = { model: { sharedModel: { cells: all, insertCell } } };
+    const press = (): string[] => {
+      makeJobOfCell({ content, context } as unknown as INotebookPanel);
+      return all.map(({ source }) => source);
+    };
+    return { content, press };
+  }
+
+  it("loads the magics above, once, and keeps the cell selected", () => {
+    const { content, press } = cells("import torch", "train()");
+    const expected = ["import torch", "%load_ext jupyter_slurm", "%%sbatch\ntrain()"];
+    expect(press()).toEqual(expected);
+    expect(content.activeCellIndex).toBe(2);
+    expect(press()).toEqual(expected);
+    expect(cells("%load_ext jupyter_slurm", "train()").press()).toEqual([
+      "%load_ext jupyter_slurm",
+      "%%sbatch\ntrain()",
+    ]);
   });
 });

@@ -111,7 +111,10 @@ describe("what is free, in the panel", () => {
       disconnect: vi.fn(),
     };
     const sessions = { model: desk.model, stop: vi.fn(), show: vi.fn() };
-    const jobs = { ...desk.model.jobs, failures: [], acting: () => null };
+    const jobs = {
+      ...desk.model.jobs,
+      ...{ failures: [], runningActs: [], acting: () => null },
+    };
     const panel = new JobsPanel(new JobsTable(jobs), trans, acts, { sessions });
     const node = await show(panel, "details");
     expect(desk.resources).not.toHaveBeenCalled();

@@ -275,7 +275,13 @@ describe("the list of sessions", () => {
       connect: vi.fn(),
       disconnect: vi.fn(),
     };
-    const jobs = { ...desk.model.jobs, clusters: [], failures: [], acting: () => null };
+    const jobs = {
+      ...desk.model.jobs,
+      clusters: [],
+      failures: [],
+      runningActs: [],
+      acting: () => null,
+    };
     desk.tell(session("ready", { nodes: "dgx01" }), session("ended", { key: "2", id: "13" }));
     await show(
       new JobsPanel(new JobsTable(jobs), trans, nothing, {
@@ -322,9 +328,9 @@ describe("the cards", () => {
     model.changed.emit();
     expect(shown).toEqual([
       "GPU notebook on arandu",
-      "New GPU Notebook on arandu",
+      "Slurm: New GPU Notebook on arandu",
       "GPU notebook on far",
-      "New GPU Notebook on far",
+      "Slurm: New GPU Notebook on far",
     ]);
     clusters.push({ id: "unipi", name: "unipi", gpus: false, poll: { error: null } });
     clusters.push({ id: "new", name: "new", poll: { error: null } });
@@ -333,9 +339,9 @@ describe("the cards", () => {
     model.changed.emit();
     expect(shown.slice(4)).toEqual([
       "Jupyter on unipi",
-      "New Jupyter on unipi",
+      "Slurm: New Jupyter on unipi",
       "GPU notebook on new",
-      "New GPU Notebook on new",
+      "Slurm: New GPU Notebook on new",
     ]);
     await commands.execute(CommandIDs.launch, { cluster: "far" });
     expect(opened).toHaveBeenCalledExactlyOnceWith(

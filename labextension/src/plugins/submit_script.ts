@@ -1,0 +1,66 @@
+/** Plugin that submits scripts from the file browser. */
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { ICommandPalette } from "@jupyterlab/apputils";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { AgentApi } from "../agent_api";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
+import { addToPalette } from "../common/palette";
+import { openJob } from "../jobs/commands";
+import { isScript, submitScript } from "../jobs/script_submission";
+
+/** ID of JupyterLab's file browser. */
+const BROWSER = "filebrowser";
+
+/** The part of the file browser that the plugin needs, without a dependency on its package. */
+interface IFileBrowser {
+  readonly selectedItems?: () => Iterable<{ readonly path: string; readonly type: string }>;
+}
+
+/** Return the only script that is selected in the file browser; empty: none. */
+function selectedScript({ shell }: JupyterFrontEnd): string {
+  const browser = [...shell.widgets("left")].find(({ id }) => id === BROWSER) as
+    IFileBrowser | undefined;
+  const [first, ...more] = [...(browser?.selectedItems?.() ?? [])];
+  return first && more.length === 0 && isScript(first.path) ? first.path : "";
+}
+
+export const scriptPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:script",
+  description: "Submits a script of the file browser as a job.",
+  autoStart: true,
+  requires: [IJobsModel],
+  optional: [ITranslator, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IJobsModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { commands, serviceManager } = app;
+    const acts = {
+      api: new AgentApi(serviceManager.serverSettings),
+      contents: serviceManager.contents,
+      open: (job: Parameters<typeof openJob>[1]) => void openJob(commands, job),
+      ...{ model, trans },
+    };
+    commands.addCommand(CommandIDs.submitScript, {
+      label: ({ isPalette, isMenu }) =>
+        isPalette
+          ? trans.__("Slurm: %1", trans.__("Submit a Script…"))
+          : isMenu
+            ? trans.__("Submit a Script…")
+            : trans.__("Run with sbatch…"),
+      caption: trans.__("Submit a script as a Slurm job"),
+      // In the context menu, only for a script.
+      isVisible: ({ isContext }) => isContext !== true || selectedScript(app) !== "",
+      execute: async ({ path, isContext }) => {
+        const selected = isContext === true ? selectedScript(app) : "";
+        await submitScript(acts, typeof path === "string" ? path : selected);
+      },
+    });
+    addToPalette(palette, CommandIDs.submitScript);
+  },
+};
