@@ -180,6 +180,8 @@ class JobHistory:
         detail = self._details.get((job, submitted))
         rows = [merge_detail(row, detail) for row in rows] if detail else rows
         known = self._tracker.find(str(job))
+        if known is not None and known.folder is None and known.latest is not None and known.submitted == submitted:
+            known.slurm.learn_detail(rows[0])
         if known is not None and (known.folder or not known.is_finished or (known.submitted or 0) >= (submitted or 0)):
             return
         entry = TrackedJob(self._tracker.name, id=JobId(job), state=rows[0].state, slurm=SlurmView(described=True))

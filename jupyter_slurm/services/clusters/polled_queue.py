@@ -62,7 +62,7 @@ class PolledQueue:
         await self._compare_clocks()
         if self._memory is None and self._unreported():
             self._memory = await self._read_memory()
-        if self._bus.is_watched or self._client.singles.is_ready(_RESERVED_QUERIES):
+        if self._bus.is_watched or self._is_forgetting_names():
             with contextlib.suppress(SlurmError):
                 await self.learn_names()
         self._history.note_poll(is_watched=self._bus.is_watched)
@@ -121,6 +121,11 @@ class PolledQueue:
         if "slurmdbd" in found.get("AccountingStorageType", ""):
             return math.inf
         return job_memory(found) or None
+
+    def _is_forgetting_names(self) -> bool:
+        """Return whether a job without a known name has ended, which Slurm soon forgets, and a query can be spared."""
+        has_ended = any(entry.is_finished for entry in self._tracker.nameless())
+        return has_ended and self._client.singles.is_ready(_RESERVED_QUERIES)
 
     async def learn_names(self) -> None:
         """Ask once for names and files of jobs submitted outside jupyter_slurm: the poll requests no free text."""
