@@ -15,10 +15,20 @@ from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.cluster_facts import NamedEntity
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.domain.slurm_values import duration_words, format_time_limit, parse_duration, parse_time_limit
+from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.widgets.base import WARNING_STYLE, calm, html, text
 
-__all__ = ["EMPTY_SCRIPT", "RESOURCES", "FormField", "FormFields", "submission_warnings", "warnings_html"]
+__all__ = [
+    "EMPTY_SCRIPT",
+    "OFFER_RETRY_S",
+    "RESOURCES",
+    "USUAL",
+    "FormField",
+    "FormFields",
+    "submission_warnings",
+    "warnings_html",
+]
 
 EMPTY_SCRIPT = "#!/bin/sh\n"
 """Description for a cell without content."""
@@ -33,7 +43,7 @@ class FormField:
     Attributes
     ----------
     label, placeholder : str
-        Label, and an example.
+        Label, and the value that applies to an empty field.
     option : str
         The option of sbatch, or the keyword with ``=``, that the field sets.
     kind : str
@@ -51,14 +61,20 @@ class FormField:
 
 RESOURCES = (
     FormField("Partition", "-p", "the cluster's default", "partition", "partition"),
-    FormField("GPUs", "--gpus", "1, or a100:2", "gpu", "gpus"),
-    FormField("CPUs", "-c", "4", usual="cpus"),
-    FormField("Memory", "--mem", "16G", "memory", "memory"),
-    FormField("Time limit", "--time", "2:00:00", "time-limit", "time"),
+    FormField("GPUs", "--gpus", "none", "gpu", "gpus"),
+    FormField("CPUs", "-c", "the partition's default", usual="cpus"),
+    FormField("Memory", "--mem", "the partition's default", "memory", "memory"),
+    FormField("Time limit", "--time", "the partition's default", "time-limit", "time"),
     FormField("Account", "-A", "your default", "account", "account"),
-    FormField("QOS", "--qos", "", "qos", "qos"),
+    FormField("QOS", "--qos", "your default", "qos", "qos"),
 )
 """The resources of a job, in their usual order."""
+
+USUAL: Mapping[str, object] = {"gpus": "1", "cpus": "4", "memory": "16G", "time": "4:00:00"}
+"""Initial values of a session, as in the form of JupyterLab (labextension/src/sessions/form_values.ts)."""
+
+OFFER_RETRY_S = 2.0
+"""Seconds until unknown names are requested again."""
 
 _PARTITION_KINDS = ("gpu", "memory", "time-limit")
 
@@ -105,13 +121,17 @@ class FormFields:
         found: list[str] = []
         for field in self._fields:
             if value := self[field.label]:
+                value = _slurm_time(value) if field.option == "--time" else value
                 found += (
                     [field.option, value] if _SHORT.fullmatch(field.option) else [_with_dashes(field.option, value)]
                 )
         return found
 
-    def offer(self) -> None:
-        """Fetch the known names for suggestions from the agent, which rarely queries Slurm."""
+    def offer(self) -> bool:
+        """Fetch the known names for suggestions from the agent, which rarely queries Slurm.
+
+        Return whether the partitions are known: a busy controller lists them later.
+        """
         partition = self["Partition"] if "Partition" in self._texts else ""
         for field in self._fields:
             if not field.kind:
@@ -120,18 +140,44 @@ class FormFields:
             if known != self._offered.get(field.kind):
                 self._offered[field.kind] = known
                 self._texts[field.label].options = [one.name for one in known]
+        return "Partition" not in self._texts or bool(self._offered.get("partition"))
 
     def remark(self) -> None:
         """Show the description of a field's value beside the field."""
         for field in self._fields:
             about = {one.name: one.about for one in self._offered.get(field.kind, ())}
             said = about.get(self[field.label], "")
+            if field.option == "--time":
+                said = " · ".join(filter(None, [_meaning_of_time(self[field.label]), said]))
             self._notes[field.label].value = calm(said) if said else ""
 
     @staticmethod
     def _text(field: FormField) -> Any:
         more = {"placeholder": field.placeholder, "continuous_update": True}
         return text(field.label, options=[] if field.kind else None, **more)
+
+
+def _slurm_time(text: str) -> str:
+    """Return a time as Slurm takes it. Text that is no time, or that Slurm takes already, does not change."""
+    try:
+        parse_time_limit(text)
+    except UsageError:
+        try:
+            return format_time_limit(parse_duration(text))
+        except UsageError:
+            return text
+    return text
+
+
+def _meaning_of_time(text: str) -> str:
+    """Return the meaning of a typed time: ``= 90 min``."""
+    if not text:
+        return ""
+    try:
+        seconds = parse_duration(text)
+    except UsageError as error:
+        return sentences(error.message, error.hint)
+    return f"= {duration_words(seconds)}" if seconds else "= no time limit"
 
 
 def _with_dashes(option: str, value: str) -> str:

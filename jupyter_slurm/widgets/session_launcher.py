@@ -21,7 +21,9 @@ from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.widgets.base import Button, calm, html
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
+    OFFER_RETRY_S,
     RESOURCES,
+    USUAL,
     FormField,
     FormFields,
     submission_warnings,
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["SessionLauncher", "launcher"]
 
 _SESSION_FIELDS = (
-    FormField("Name", "name="),
-    FormField("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
+    FormField("Name", "name=", "jupyter-1, jupyter-2 …"),
+    FormField("Environment", "env=", "the usual Python", "environment", "env"),
 )
 _TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
@@ -71,9 +73,10 @@ class SessionLauncher(LiveJobs):
     def start(self) -> None:
         """Start the widget: set the profile's values, and fetch the known names."""
         super().start()
-        usual = dict(self._cluster.client.get(self._cluster.path()).get("launch") or {})
+        about = self._cluster.client.get(self._cluster.path())
+        usual = {**USUAL, **({"gpus": ""} if about.get("gpus") is False else {}), **(about.get("launch") or {})}
         if kind := usual.pop("gpu_type", None):
-            usual["gpus"] = f"{kind}:{usual.get('gpus', 1)}"
+            usual["gpus"] = f"{kind}:{usual['gpus'] or 1}"
         for fields in (self._resources, self._session_form):
             fields.fill(usual)
         self._changed()
@@ -119,8 +122,10 @@ class SessionLauncher(LiveJobs):
 
     def _refresh_choices(self) -> None:
         """Show suggestions and warnings, all from the agent's present knowledge."""
+        mark = self._typed
         for fields in (self._resources, self._session_form):
-            fields.offer()
+            if not fields.offer():
+                self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
             fields.remark()
         self._warnings.value = warnings_html(submission_warnings(self._cluster, self._as_a_job))
 

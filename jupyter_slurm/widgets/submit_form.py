@@ -23,6 +23,7 @@ from jupyter_slurm.errors import CellError
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
+    OFFER_RETRY_S,
     RESOURCES,
     FormField,
     FormFields,
@@ -30,7 +31,7 @@ from jupyter_slurm.widgets.form_fields import (
     warnings_html,
 )
 from jupyter_slurm.widgets.job_controls import controls
-from jupyter_slurm.widgets.job_row import row
+from jupyter_slurm.widgets.log_view import LogView
 from jupyter_slurm.widgets.unanswered_clicks import handle_events_in_subshell, handle_replies_in_subshell
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SubmitForm", "insert_cell", "submit_form"]
 
-_FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "0-9"))
+_FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "none"))
 _TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
 _LINE = (
     "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
@@ -79,12 +80,14 @@ class SubmitForm(WidgetPanel):
         hint = "The cell: a script that begins with #!, or Python. Or copy the line below into a cell of its own."
         self._cell = handle_events_in_subshell(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))
         self._cell.observe(lambda _: self._changed(), "value")
-        self._line, self._warnings, self._result = html(width="100%"), html(width="100%"), html(width="100%")
+        self._line, self._warnings, self._log = html(width="100%"), html(width="100%"), LogView(self)
         self._submit = Button("Submit", "Submit the cell with these options", lambda: self.work(self._submit_job))
         self._new = Button("New cell", "Write this into a new cell", self._write)
         self._below = ipywidgets.VBox([])
         buttons = ipywidgets.HBox([self._submit, self._new])
-        super().__init__([self._fields.box, self._cell, self._line, self._warnings, buttons, self._result, self._below])
+        super().__init__(
+            [self._fields.box, self._cell, self._line, self._warnings, buttons, self._log.box, self._below]
+        )
         self.add_class("jupyter-slurm-form")
 
     @property
@@ -101,8 +104,15 @@ class SubmitForm(WidgetPanel):
         """Draw the current line."""
         title = "Select it with a click, and copy it"
         self._line.value = f'<code title="{title}" style="{_LINE}">{escape(self.line)}</code>'
-        if self.job is not None:
-            self._result.value = row(self.job._follow().data)
+        self._log.draw()
+
+    def resumed(self) -> None:
+        """Start following the job."""
+        self._log.resumed()
+
+    def paused(self) -> None:
+        """Stop following the job."""
+        self._log.paused()
 
     def static(self) -> tuple[str, str]:
         """Return the line, the purpose of the form."""
@@ -116,7 +126,7 @@ class SubmitForm(WidgetPanel):
         insert_cell(f"{self.line}\n{self._cell.value}", self._written)
 
     def _written(self, is_there: bool) -> None:
-        said = "It is in a new cell." if is_there else "This front end lets nobody make a cell: copy the line."
+        said = "Added a new cell below." if is_there else "This front end cannot add cells. Copy the line."
         self._warnings.value = calm(said)
 
     def _changed(self) -> None:
@@ -128,7 +138,9 @@ class SubmitForm(WidgetPanel):
 
     def _refresh_choices(self) -> None:
         """Show suggestions and warnings, all from the agent's present knowledge."""
-        self._fields.offer()
+        mark = self._typed
+        if not self._fields.offer():
+            self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
         self._fields.remark()
         self._warnings.value = warnings_html(
             submission_warnings(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT))
@@ -151,7 +163,7 @@ class SubmitForm(WidgetPanel):
             self.job = submit(self._cluster, self._submission(self._cell.value), notify=self._on_names)
         finally:
             self._submit.disabled = False
-        self.job._follow().listen(lambda stream, _: None if stream else self.changed())
+        self._log.show(self._cluster, self.job._data)
         for before in self._below.children:
             before.close()
         self._below.children = (controls(self.job),)

@@ -97,6 +97,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     open_notebook(page, f"{lab.url}lab/tree/forms.ipynb")
     launcher = run_cell(page, 0)
     expect(launcher.get_by_label("Memory")).to_have_value("2G")  # from the profile
+    expect(launcher.get_by_label("GPUs")).to_have_value("1")  # as in the form of JupyterLab
     launcher.get_by_label("Partition").fill("arandu")
     launcher.get_by_label("GPUs").fill("9")
     expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
@@ -111,7 +112,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     expect(form.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     expect(form.locator("code")).to_have_text("%%sbatch -p arandu --gpus=9")
     form.get_by_role("button", name="New cell").click()
-    expect(form).to_contain_text("It is in a new cell.")
+    expect(form).to_contain_text("Added a new cell below.")
     written = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell .cm-content", has_text="%%sbatch")
     expect(written).to_have_text("%%sbatch -p arandu --gpus=9")
     free = run_cell(page, 3)

@@ -218,8 +218,13 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
         lambda: "%%sbatch -p arandu --gpus=a100:1 -J &#x27;&lt;b&gt;two words&#x27;" in front.html(root), "the line"
     )
     wait_for(lambda: "8 GPUs" not in front.html(root), "nothing is doubtful")
+    limit = front.find(root, description="Time limit")
+    front.set(limit, value="1h 30 min")
+    wait_for(lambda: "= 90 min" in front.html(root) and "--time=01:30:00" in front.html(root), "the time in words")
+    front.set(limit, value="90")
+    wait_for(lambda: "--time=90" in front.html(root), "a time as Slurm takes it")
     front.click(front.find(root, description="New cell"))
-    wait_for(lambda: "lets nobody make a cell: copy the line" in front.html(root), "nobody makes one here")
+    wait_for(lambda: "This front end cannot add cells. Copy the line." in front.html(root), "nobody makes one here")
     submit = front.find(root, description="Submit")
     front.click(submit)
     wait_for(lambda: "The cell is empty" in front.html(root), "it wants a cell")
@@ -227,6 +232,7 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     front.set(cell, value="print('from the form')")
     front.click(submit)
     wait_for(lambda: "COMPLETED" in front.html(root), "the job, to its end")
+    wait_for(lambda: "from the form" in front.html(root), "its card with the output")
     assert kernel.value("form.job.name, form.job.stdout.strip()") == "<b>two words from the form"
 
 

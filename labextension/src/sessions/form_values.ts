@@ -149,9 +149,15 @@ function profileForm({
  * active.
  *
  * @param defaults - The values where nothing was launched yet.
+ * @param hasGpus - Whether the cluster may have GPUs.
  */
-export function initialForm(last: unknown, defaults?: ILaunchDefaults): ILaunchForm {
-  const first = { ...INITIAL_FORM, ...(defaults === undefined ? {} : profileForm(defaults)) };
+export function initialForm(
+  last: unknown,
+  defaults?: ILaunchDefaults,
+  hasGpus = true,
+): ILaunchForm {
+  const usual = hasGpus ? INITIAL_FORM : { ...INITIAL_FORM, gpus: "0" };
+  const first = { ...usual, ...(defaults === undefined ? {} : profileForm(defaults)) };
   const known = typeof last === "object" && last !== null ? Object.entries(last) : [];
   const kept = known.filter(
     ([field, value]) => Object.hasOwn(INITIAL_FORM, field) && typeof value === "string",

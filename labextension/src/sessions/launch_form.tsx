@@ -209,7 +209,7 @@ export function LaunchForm(props: IFormProps): React.ReactElement | null {
     let isCurrent = true;
     const take = (last: unknown): void => {
       if (isCurrent) {
-        setFirst(initialForm(last, defaults));
+        setFirst(initialForm(last, defaults, cluster.gpus !== false));
       }
     };
     const filled = template ? Promise.resolve(template) : model.memory.load(cluster.id);

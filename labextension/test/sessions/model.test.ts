@@ -68,6 +68,10 @@ describe("the form", () => {
     });
   });
 
+  it("asks for no GPU where the cluster has none", () => {
+    expect(initialForm(null, undefined, false)).toEqual({ ...FORM, gpus: "0" });
+  });
+
   it("says what is wrong with it without asking anybody", () => {
     expect(formProblems(trans, FORM)).toEqual({});
     const wrong = {
