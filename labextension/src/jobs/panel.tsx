@@ -58,7 +58,11 @@ interface IPanelProps extends IBeside {
 }
 
 /** Why there is no row. */
-function Nothing({ table, trans, acts }: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
+function Nothing({
+  table,
+  trans,
+  acts,
+}: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
   const { model, criteria } = table;
   const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
   if (model.connection !== "live") {
