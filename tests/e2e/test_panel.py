@@ -604,6 +604,7 @@ SAVED_LAYOUT = """async () => {
 def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     page: Page, wait_for: Callable[..., Any]
 ) -> None:
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # it takes the focus, and the palette would close
     page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette').then(() => null)")
     typed = page.locator(".lm-CommandPalette-input")
     expect(typed).to_be_focused()  # empty until then
