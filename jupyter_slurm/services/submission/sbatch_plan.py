@@ -210,10 +210,6 @@ def _add_options(
 ) -> list[str]:
     """Return options that are added if the user gave none; ``chosen`` receives the working directory."""
     asked, prepared = request.asked, request.prepared
-    own = posixpath.basename(asked.get("script_name") or "")
-    if own and "job-name" not in chosen and start.is_script and script_name(own, "") != own:
-        chosen["job-name"] = own  # sbatch takes the name of its file, which cannot be the name of this one
-        added.append(f"--job-name={own}")
     if staged and "chdir" not in chosen:
         chosen["chdir"] = staged.work_dir
         added.append(f"--chdir={staged.work_dir}")
@@ -224,7 +220,7 @@ def _add_options(
         added.append(f"--signal=B:USR1@{launchers.lead(limit)}")
     if asked.get("resume"):
         added += launchers.with_resume(chosen, limit, added)
-    return [*_holder_options(asked, chosen), *added] if start.is_holder else added
+    return [*_holder_options(asked, chosen), *added] if start.is_holder else [*sweeping.job_name(asked, chosen), *added]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jupyter_slurm.domain.scripts.script import interpreter_words, job_script
 from jupyter_slurm.domain.scripts.sweep_parameters import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep_parameters import FILE, value_of
-from jupyter_slurm.services.jobdir.job_directory import SWEEP_SCRIPT, JobFolder
+from jupyter_slurm.services.jobdir.job_directory import SWEEP_SCRIPT, JobFolder, script_name
 from jupyter_slurm.services.jobdir.job_json_model import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 
@@ -19,11 +19,23 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.submission.request import SubmissionRequest
 
-__all__ = ["SweepAddition", "plan"]
+__all__ = ["SweepAddition", "job_name", "plan"]
 
 
 _VARIABLES = "sweep.sh"
 _TASK = "sweep.task"
+
+
+def job_name(asked: SubmissionRequest, chosen: dict[str, str | None]) -> list[str]:
+    """Return the option with the name of a script that its file in the job directory cannot have.
+
+    sbatch takes the name of its file as the name of the job. ``chosen`` receives the option.
+    """
+    own = posixpath.basename(asked.get("script_name") or "")
+    if not own or "job-name" in chosen or script_name(own, "") == own:
+        return []
+    chosen["job-name"] = own
+    return [f"--job-name={own}"]
 
 
 @dataclass
