@@ -8,6 +8,7 @@ import { isFinished, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { newRequestKey } from "../common/launch_request";
 import { Model } from "../common/observable_model";
+import { presentTime } from "../common/time_limit";
 import { defaultSleep } from "../jobs/model";
 import { STREAMS, type IJobApi, type Stream } from "./api";
 import { Log } from "./log_model";
@@ -325,7 +326,8 @@ export class JobPage extends Model {
     // By Slurm's word: the numbers in the explanation change very often.
     const isNewReason = isPending && this._job?.reason !== job.reason;
     if (before?.state !== state || isNewReason) {
-      const seen = before?.state === state ? this.jobs.now : (state_since ?? this.jobs.now);
+      const since = before?.state === state ? null : state_since;
+      const seen = presentTime(job, since ?? this.jobs.now); // beside the times of Slurm
       // A job that waited before the page was opened has waited since its submission.
       const isFirst = before === undefined && isPending;
       const time = isFirst ? (job.restarts ? null : job.submit_time) : seen;

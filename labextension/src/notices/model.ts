@@ -5,7 +5,7 @@ import type { IJob, IPrompt } from "../common/api/objects";
 import { identity } from "../common/api/records";
 import { isFinished, isReleased, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
-import { isNearLimit, NEAR_LIMIT_MINUTES } from "../common/time_limit";
+import { isNearLimit, NEAR_LIMIT_MINUTES, presentTime } from "../common/time_limit";
 
 /** A kind of change that causes a notification. */
 export type NoticeKind = "started" | "ready" | "ended" | "failed" | "near-limit" | "log-in";
@@ -160,7 +160,7 @@ export class Notices implements IDisposable {
       }
       this._processed.add(job);
       const key = identity(job);
-      const kind = changeOf(this._before.get(key), job, this._since ?? 0);
+      const kind = changeOf(this._before.get(key), job, presentTime(job, this._since ?? 0));
       this._before.set(key, job);
       if (kind !== null) {
         // The key has no times: Slurm sends the exact ones later, and to some tabs only.
@@ -205,7 +205,7 @@ export class Notices implements IDisposable {
  * Return the kind of the change of a job; null for none: an agent that has just started learns older states.
  *
  * @param before - The earlier job; undefined: none was known, so that only the times of the job tell what is new.
- * @param since - The time from which a change is new, in seconds.
+ * @param since - The time from which a change is new, in seconds of the clock of the cluster.
  */
 export function changeOf(before: IJob | undefined, job: IJob, since: number): NoticeKind | null {
   const kind = stateKind(job.state);

@@ -146,6 +146,23 @@ describe("notices", () => {
     expect(tab.texts).toEqual(["train has ended.", "train has started."]);
   });
 
+  it.each([-3_600, 3_600])("judge it by the clock of the cluster, %i s ahead", async (offset) => {
+    const tab = new Tab();
+    await tab.see();
+    const at = (time: number): Partial<IJob> => ({
+      clock_offset: offset,
+      start_time: time + offset,
+      end_time: time + offset,
+    });
+    await tab.see(
+      job("1", "COMPLETED", at(990)),
+      job("2", "COMPLETED", at(1_010)),
+      job("3", "RUNNING", { ...at(990), end_time: null }),
+      job("4", "RUNNING", { ...at(1_010), end_time: null }),
+    );
+    expect(tab.texts).toEqual(["Job 2 (train) has ended.", "Job 4 (train) has started."]);
+  });
+
   it("are silent of what was so before, and of what is not known now", async () => {
     const tab = new Tab();
     await tab.see(job("1", "PENDING"), job("2", "RUNNING"), job("3", "RUNNING"));
