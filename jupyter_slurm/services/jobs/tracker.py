@@ -90,8 +90,6 @@ class Tracker:
         self._recorder = RecordWriter(name, client, self.publish)
         self.save, self.schedule_save = self._recorder.save, self._recorder.schedule_save
 
-    # -- known jobs
-
     def active(self) -> list[TrackedJob]:
         """Return the jobs that are not over; each part of an array counts."""
         return [entry for entry in self.all_entries() if not entry.is_finished]
@@ -169,8 +167,6 @@ class Tracker:
         """Return jobs as shown to the user, each once, from the given parts."""
         return [self.whole(entry) for entry in {id(first): first for first in map(self._first, entries)}.values()]
 
-    # -- listeners
-
     @contextlib.contextmanager
     def listening(self, entry: TrackedJob) -> Iterator[asyncio.Event]:
         """Yield an event that is set whenever the job changes."""
@@ -225,8 +221,6 @@ class Tracker:
     async def stop(self) -> None:
         """Wait for running writes; see :meth:`RecordWriter.stop`."""
         await self._recorder.stop(self.active())
-
-    # -- updates
 
     async def poll(self) -> bool:
         """Query the queue and update the jobs; return whether a job has changed."""
