@@ -156,6 +156,7 @@ def test_menu_and_keys(
         "Open Job…",
         "Refresh Jobs",
         "New GPU Notebook…",
+        "Submit a Script…",
         "Cancel Job…",
         "Submit Job Again…",
         "Copy Link to Job",
@@ -209,7 +210,7 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
         expect(page.locator(".jp-LauncherCard[data-category=Slurm]").first).to_have_text("Notebook com GPU em arandu")
         page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:launch')")
         form = page.get_by_role("form", name="Notebook com GPU em arandu")
-        expect(form.get_by_label("Partição")).to_contain_text("a padrão (devwork)")
+        expect(form.get_by_label("Partição")).to_contain_text("padrão (devwork, ")
         page.locator(".lm-MenuBar-item", has_text="Slurm").click()
         expect(page.locator(".lm-Menu-itemLabel:visible").first).to_have_text("Mostrar jobs")
         screenshot(page, "portuguese")

@@ -160,7 +160,7 @@ describe("notices", () => {
       job("3", "RUNNING", { ...at(990), end_time: null }),
       job("4", "RUNNING", { ...at(1_010), end_time: null }),
     );
-    expect(tab.texts).toEqual(["Job 2 (train) has ended.", "Job 4 (train) has started."]);
+    expect(tab.texts).toEqual(["train has ended.", "train has started."]);
   });
 
   it("are silent of what was so before, and of what is not known now", async () => {
