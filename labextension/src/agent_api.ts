@@ -18,10 +18,10 @@ import type {
 import { RequestError } from "./common/api/problem";
 import type { ILaunch } from "./common/launch_request";
 import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_page/api";
-import type { Read } from "./job_page/log_model";
+import type { Read } from "./job_page/log/log_model";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IJobsApi } from "./jobs/api";
-import type { IScriptSubmission } from "./jobs/script_submission";
+import type { IScriptSubmission } from "./jobs/actions/script_submission";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";

@@ -49,7 +49,7 @@ def hide_srun(asked: StepRequest) -> None:
     ``from mpi4py import MPI`` ends a process that has them if its MPI does not support this Slurm. Libraries such as
     Lightning import it to look for ranks. Without them, one process is the only rank, as in a job without a step.
     """
-    if any(word.startswith("--mpi") for word in asked["options"]) or "SLURM_MPI_TYPE" in os.environ:
+    if any(word.startswith("--mpi") for word in asked.get("options", ())) or "SLURM_MPI_TYPE" in os.environ:
         return  # the user has chosen how MPI finds its ranks
     for name in list(os.environ):
         if name in _MARKS_OF_SRUN or name.startswith(("PMI_", "PMI2_", "PMIX_")):

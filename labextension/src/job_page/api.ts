@@ -1,6 +1,6 @@
 /** Requests of the page of a job to the agent. */
 import type { ApiSchemas, IJob, IServerEvent } from "../common/api/objects";
-import type { Read } from "./log_model";
+import type { Read } from "./log/log_model";
 
 /** The tasks of an array: a row a task. */
 export type ITasks = ApiSchemas["Tasks"];

@@ -3,15 +3,15 @@
  */
 import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
+import { defaultSleep } from "../common/api/retry";
 import { isJob } from "../common/api/records";
 import { isFinished, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { newRequestKey } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import { presentTime } from "../common/time_limit";
-import { defaultSleep } from "../jobs/model";
 import { STREAMS, type IJobApi, type Stream } from "./api";
-import { Log } from "./log_model";
+import { Log } from "./log/log_model";
 
 /** Shortest and longest time between attempts to follow a job, in milliseconds. */
 const MIN_RETRY_MS = 2_000;

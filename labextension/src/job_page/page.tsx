@@ -7,7 +7,7 @@ import * as React from "react";
 import type { IJob } from "../common/api/objects";
 import { problemText } from "../common/labels";
 import { Header, type IJobActs } from "./header";
-import { LogView } from "./log_view";
+import { LogView } from "./log/log_view";
 import type { JobPage } from "./model";
 import { Script, Submission } from "./submission";
 import { Steps, Tasks } from "./tasks_and_steps";

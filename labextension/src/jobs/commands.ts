@@ -10,8 +10,8 @@ import { CommandIDs } from "../common/identifiers";
 import { isCancellable } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { commandLabel } from "../common/palette";
-import { cancelJob } from "./confirmed_actions";
-import { chooseJob, enterJobId } from "./job_dialogs";
+import { cancelJob } from "./actions/confirmed_actions";
+import { chooseJob, enterJobId } from "./actions/job_dialogs";
 
 type Commands = JupyterFrontEnd["commands"];
 

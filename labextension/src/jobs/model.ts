@@ -11,6 +11,7 @@ import type {
   IPrompt,
 } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
+import { defaultSleep } from "../common/api/retry";
 import {
   identity,
   isActProgress,
@@ -27,8 +28,9 @@ import { Model } from "../common/observable_model";
 import { PromptQueue } from "../logins/prompt_queue";
 import type { IJobsApi } from "./api";
 import { EventSubscription } from "./event_subscription";
-import { PendingActions } from "./pending_actions";
-import { RunningActs } from "./running_acts";
+import { PendingActions } from "./actions/pending_actions";
+import { RunningActs } from "./actions/running_acts";
+import { PollTimes } from "./poll_times";
 import { JobStore, MAX_OLDER } from "./store";
 
 /** Time in which changes of many jobs are gathered, in milliseconds. */
@@ -37,26 +39,13 @@ const CHANGE_DELAY_MS = 50;
 /** Time for which a restored connection is shown, in milliseconds. */
 const RECONNECTED_SHOWN_MS = 15_000;
 
-/** Dependencies of the model; tests pass their own. */
+/** Dependencies of the model. */
 export interface IModelOptions {
   readonly api: IJobsApi;
   readonly visible?: boolean;
-  /** Resolve after a number of milliseconds, or as soon as the signal is aborted. */
   readonly sleep?: (milliseconds: number, signal: AbortSignal) => Promise<void>;
   readonly random?: () => number;
   readonly clock?: () => number;
-}
-
-export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const finish = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", finish);
-      resolve();
-    };
-    const timer = setTimeout(finish, milliseconds);
-    signal.addEventListener("abort", finish);
-  });
 }
 
 export class JobsModel extends Model implements IJobsModel {
@@ -67,8 +56,7 @@ export class JobsModel extends Model implements IJobsModel {
   private readonly _actions: PendingActions;
   private readonly _runningActs: RunningActs;
   private _clusters = new Map<string, ICluster>();
-  /** When the queue of each cluster was last read, in seconds since the epoch, on the clock of this page. */
-  private readonly _polledAt = new Map<string, number>();
+  private readonly _pollTimes: PollTimes;
   private _reconnected: string | null = null;
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
@@ -103,6 +91,7 @@ export class JobsModel extends Model implements IJobsModel {
       isKnown: (job) => this._store.has(job),
     });
     this._runningActs = new RunningActs(options.api);
+    this._pollTimes = new PollTimes(this._options.clock);
     this._subscription = new EventSubscription({
       ...{ api: options.api, prompts: this._promptQueue },
       ...{ sleep: this._options.sleep, random: this._options.random },
@@ -164,21 +153,14 @@ export class JobsModel extends Model implements IJobsModel {
   }
 
   get updatedAt(): number | null {
-    const times = [...this._clusters.values()]
-      .filter(isReached)
-      .map(({ id }) => this._polledAt.get(id));
-    return times.length === 0 || times.includes(undefined)
-      ? null
-      : Math.min(...(times as number[]));
+    return this._pollTimes.oldest(this._clusters.values());
   }
 
   refreshClusters(): void {
     if (this._connection === "live") {
       void this._options.api.clusters().then(
         (clusters) => {
-          clusters.forEach((cluster) => {
-            this._noteTime(cluster);
-          });
+          clusters.forEach(this._pollTimes.note);
           this._changed.emit();
         },
         () => undefined, // the stream reports failures
@@ -384,18 +366,11 @@ export class JobsModel extends Model implements IJobsModel {
     this._changed.emit();
   }
 
-  private _noteTime({ id, poll }: ICluster): void {
-    const age = poll.error === null ? poll.seconds_since : poll.failing_for;
-    if (age !== undefined && age !== null) {
-      this._polledAt.set(id, this._options.clock() - age);
-    }
-  }
-
   /** Apply the state of a cluster: without a login nothing is known of its jobs. */
   private _applyCluster(cluster: ICluster): void {
     const before = this._clusters.get(cluster.id)?.connection?.state;
     this._clusters.set(cluster.id, cluster);
-    this._noteTime(cluster);
+    this._pollTimes.note(cluster);
     if (isUnknown(cluster)) {
       this._store.retain((job) => job.cluster !== cluster.id);
     }
@@ -415,7 +390,7 @@ export class JobsModel extends Model implements IJobsModel {
     }
   }
 
-  /** Emit the changes of a moment together: an array sends thousands of events. */
+  /** Emit the changes of a moment together. */
   private _emitSoon(): void {
     this._changeTimer ??= setTimeout(() => {
       this._changeTimer = null;

@@ -11,13 +11,14 @@ import { connectionText, silentCluster } from "../common/labels";
 import { AllResources } from "../resources/view";
 import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
-import { ActProgress } from "./act_progress";
+import { ActProgress } from "./actions/act_progress";
 import { Clusters } from "./cluster_list";
 import { FirstSteps, type IFirstSteps } from "./first_steps";
 import { asCsv } from "./table/columns";
 import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
-import { FilterBar, TitleBar, type IToolbarProps } from "./table/toolbar";
+import { FilterBar, TitleBar } from "./table/toolbar";
+import type { IToolbarProps } from "./table/toolbar_parts";
 import { UpdateTime } from "./update_time";
 
 /** Actions of the user in the panel. */

@@ -30,7 +30,7 @@ import { jobLink } from "../job_page/job_link";
 import { pageTitle } from "../job_page/labels";
 import { JobPage, parseJobLocation, type IJobLocation } from "../job_page/model";
 import { JobPanel } from "../job_page/page";
-import { actOnJobs } from "../jobs/confirmed_actions";
+import { actOnJobs } from "../jobs/actions/confirmed_actions";
 
 type Page = MainAreaWidget<JobPanel>;
 

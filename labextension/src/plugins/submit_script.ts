@@ -8,7 +8,7 @@ import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { addToPalette } from "../common/palette";
 import { openJob } from "../jobs/commands";
-import { isScript, submitScript } from "../jobs/script_submission";
+import { isScript, submitScript } from "../jobs/actions/script_submission";
 
 /** ID of JupyterLab's file browser. */
 const BROWSER = "filebrowser";

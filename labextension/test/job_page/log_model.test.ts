@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 
 import { lastDrawn, MAX_LINE_CHARS, parseLines, parseSpans } from "../../src/common/terminal_text";
-import { findLine, Log, MAX_KEPT_LINES, PIECE_BYTES } from "../../src/job_page/log_model";
+import { findLine, Log, MAX_KEPT_LINES, PIECE_BYTES } from "../../src/job_page/log/log_model";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 

@@ -8,7 +8,7 @@ import {
   actQuestion,
   failureLines,
   needsConfirmation,
-} from "../../src/jobs/action_labels";
+} from "../../src/jobs/actions/action_labels";
 import type { JobsModel } from "../../src/jobs/model";
 import { Agent, CLUSTER, Desk, job } from "./fixtures";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { isScript, sbatchLines } from "../../src/jobs/script_submission";
+import { isScript, sbatchLines } from "../../src/jobs/actions/script_submission";
 
 describe("scripts of the file browser", () => {
   it("are known by their name", () => {

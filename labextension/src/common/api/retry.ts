@@ -28,3 +28,16 @@ export async function retryUntilAnswered<T>(
     }
   }
 }
+
+/** Resolve after a number of milliseconds, or as soon as the signal is aborted. */
+export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, milliseconds);
+    signal.addEventListener("abort", finish);
+  });
+}

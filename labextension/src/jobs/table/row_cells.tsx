@@ -14,7 +14,7 @@ import * as React from "react";
 import { hasParts } from "../../common/api/records";
 import { isAllowed } from "../../common/job_states";
 import { jobName, jobState, jobTimes, problemText } from "../../common/labels";
-import { actingText } from "../action_labels";
+import { actingText } from "../actions/action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
 import {

@@ -1,6 +1,6 @@
 /** Filter and order of the rows of a table. Fifty thousand jobs are sorted once; changed jobs are inserted. No DOM. */
 import type { IJob } from "../../common/api/objects";
-import { isOfKind, type StateKind } from "../../common/job_states";
+import { isOfKind, stateKind, type StateKind } from "../../common/job_states";
 import { sortKey, type ColumnId } from "./columns";
 
 export interface ISort {
@@ -145,4 +145,28 @@ function insert(result: IJob[], changed: readonly IJob[], compare: Compare): rea
     result.splice(from, 0, job);
   }
   return result;
+}
+
+const FAILED: ReadonlySet<StateKind> = new Set(["failed"]);
+
+/** Return the number of jobs of each kind of state; an array with failed tasks counts as failed, too. */
+export function countKinds(jobs: readonly IJob[]): ReadonlyMap<StateKind, number> {
+  const counts = new Map<StateKind, number>();
+  const add = (kind: StateKind): void => void counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  for (const job of jobs) {
+    const kind = stateKind(job.state);
+    add(kind);
+    if (kind !== "failed" && job.tasks !== null && isOfKind(job, FAILED)) {
+      add("failed");
+    }
+  }
+  return counts;
+}
+
+/** Return the order after a click: by the column, the second time descending, the third time the initial order. */
+export function nextSort(sort: ISort | null, column: ColumnId): ISort | null {
+  if (sort?.column !== column) {
+    return { column, isDescending: false };
+  }
+  return sort.isDescending ? null : { column, isDescending: true };
 }

@@ -1,12 +1,23 @@
 /** Model of the table of jobs: the filter, the columns, the selection and the unfolded jobs. No DOM. */
 import type { IJob, IProblem } from "../../common/api/objects";
 import { identity, isReached } from "../../common/api/records";
-import { isKind, isOfKind, stateKind, type StateKind } from "../../common/job_states";
+import { isOfKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { Model } from "../../common/observable_model";
 import type { AllJobs } from "../all_jobs";
-import { COLUMNS, isColumn, MIN_WIDTH, type ChosenWidths, type ColumnId } from "./columns";
-import { RowOrder, type ICriteria, type ISort } from "./row_order";
+import { COLUMNS, type ChosenWidths, type ColumnId } from "./columns";
+import { countKinds, nextSort, RowOrder, type ICriteria } from "./row_order";
+import {
+  movedColumns,
+  resizedColumns,
+  savedColumns,
+  savedCriteria,
+  savedWidths,
+  shownColumns,
+  toggledColumns,
+  type ISavedTable,
+  type ITableMemory,
+} from "./saved_table";
 import { UnfoldedParts } from "./unfolded_parts";
 
 /** A line of the table. */
@@ -16,23 +27,9 @@ export interface IRow {
   readonly parent: IJob | null;
 }
 
-/** The state of a table that is saved. */
-export interface ISavedTable {
-  readonly columns: readonly ColumnId[];
-  readonly sort: ISort | null;
-  readonly kinds: readonly StateKind[];
-  readonly widths: ChosenWidths;
-}
-
-/** Storage of the state of a table. */
-export interface ITableMemory {
-  load(): Promise<unknown>;
-  save(remembered: ISavedTable): Promise<void>;
-}
-
-const FAILED: ReadonlySet<StateKind> = new Set(["failed"]);
 /** Number of arrays that a filter unfolds: for each one the agent is asked. */
 const MAX_UNFOLDED = 20;
+const FAILED: ReadonlySet<StateKind> = new Set(["failed"]);
 /** Number of selections in all tables so far. */
 let uses = 0;
 
@@ -54,7 +51,7 @@ export class JobsTable extends Model {
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
   private _counted: readonly IJob[] | null = null;
-  private _counts = new Map<StateKind, number>();
+  private _counts: ReadonlyMap<StateKind, number> = new Map();
 
   constructor(
     readonly model: IJobsModel,
@@ -82,22 +79,9 @@ export class JobsTable extends Model {
     return this._criteria;
   }
 
-  /** The columns that are shown: those that were chosen, and those without which jobs could not be told apart. */
+  /** The columns that are shown. */
   get columns(): readonly ColumnId[] {
-    const [first, ...others] = this._columns;
-    if (first === undefined) {
-      return this._columns;
-    }
-    const isMany = this.model.clusters.length > 1 && !this._columns.includes("cluster");
-    const cluster: readonly ColumnId[] = isMany ? ["cluster"] : [];
-    if (!this._showsAllUsers) {
-      return [first, ...cluster, ...others];
-    }
-    // The agent does not send the names of the jobs of other users: in a narrow panel with the names first, nothing
-    // would be visible.
-    return first === "name"
-      ? ["user", ...cluster, ...others, first]
-      : [first, "user", ...cluster, ...others];
+    return shownColumns(this._columns, this.model.clusters.length > 1, this._showsAllUsers);
   }
 
   /** The columns that the user has chosen, in their order. */
@@ -136,14 +120,7 @@ export class JobsTable extends Model {
     const { jobs } = this;
     if (jobs !== this._counted) {
       this._counted = jobs;
-      this._counts = new Map();
-      for (const job of jobs) {
-        const kind = stateKind(job.state);
-        this._counts.set(kind, (this._counts.get(kind) ?? 0) + 1);
-        if (kind !== "failed" && job.tasks !== null && isOfKind(job, FAILED)) {
-          this._counts.set("failed", (this._counts.get("failed") ?? 0) + 1);
-        }
-      }
+      this._counts = countKinds(jobs);
     }
     return this._counts;
   }
@@ -207,37 +184,18 @@ export class JobsTable extends Model {
 
   /** Sort by a column; the second time in the opposite order; the third time return to the initial order. */
   sortBy(column: ColumnId): void {
-    const { sort } = this._criteria;
-    const isOther = sort?.column !== column;
-    const next = isOther
-      ? { column, isDescending: false }
-      : sort.isDescending
-        ? null
-        : { column, isDescending: true };
-    this._choose({ ...this._criteria, sort: next });
+    this._choose({ ...this._criteria, sort: nextSort(this._criteria.sort, column) });
     this._save();
   }
 
   /** Show or hide a column; the last column stays. */
   toggleColumn(column: ColumnId): void {
-    const others = this._columns.filter((each) => each !== column);
-    const isNew = others.length === this._columns.length;
-    if (isNew || others.length > 0) {
-      this._columns = isNew ? [...others, column] : others;
-      this._save();
-      this._changed.emit();
-    }
+    this._setColumns(toggledColumns(this._columns, column));
   }
 
   /** Move a column towards the beginning (-1) or the end (1). */
   moveColumn(column: ColumnId, by: -1 | 1): void {
-    const others = this._columns.filter((each) => each !== column);
-    const at = this._columns.indexOf(column) + by;
-    if (others.length < this._columns.length && at >= 0 && at <= others.length) {
-      this._columns = [...others.slice(0, at), column, ...others.slice(at)];
-      this._save();
-      this._changed.emit();
-    }
+    this._setColumns(movedColumns(this._columns, column, by));
   }
 
   /** The widths that the user has chosen. */
@@ -247,11 +205,7 @@ export class JobsTable extends Model {
 
   /** Give a column a width in pixels; null: the initial one. */
   resize(column: ColumnId, width: number | null): void {
-    const others = Object.fromEntries(
-      Object.entries(this._widths).filter(([name]) => name !== column),
-    );
-    const chosen = width === null ? {} : { [column]: Math.max(MIN_WIDTH, Math.round(width)) };
-    this._widths = { ...others, ...chosen };
+    this._widths = resizedColumns(this._widths, column, width);
     this._save();
     this._changed.emit();
   }
@@ -389,6 +343,14 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
+  private _setColumns(columns: readonly ColumnId[]): void {
+    if (columns !== this._columns) {
+      this._columns = columns;
+      this._save();
+      this._changed.emit();
+    }
+  }
+
   private _choose(criteria: ICriteria): void {
     this._criteria = criteria;
     this._changed.emit();
@@ -434,17 +396,8 @@ export class JobsTable extends Model {
       return;
     }
     const { columns, sort, kinds, widths } = told as Partial<ISavedTable>;
-    const known = Array.isArray(columns) ? columns.filter(isColumn) : [];
-    this._columns = known.length > 0 ? [...new Set(known)] : this._columns;
-    this._widths = Object.fromEntries(
-      Object.entries(widths ?? {}).filter(
-        ([column, width]) => isColumn(column) && Number.isFinite(width) && width >= MIN_WIDTH,
-      ),
-    );
-    this._choose({
-      ...this._criteria,
-      sort: sort && isColumn(sort.column) ? { ...sort } : null,
-      kinds: new Set(Array.isArray(kinds) ? kinds.filter(isKind) : []),
-    });
+    this._columns = savedColumns(columns, this._columns);
+    this._widths = savedWidths(widths);
+    this._choose({ ...this._criteria, ...savedCriteria(sort, kinds) });
   };
 }

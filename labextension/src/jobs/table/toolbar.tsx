@@ -1,77 +1,16 @@
-/** Toolbars of the table of jobs: the actions on the selected jobs, the filter and the columns. */
+/** Toolbars of the table of jobs: the title, the filter and the columns. */
 import type { TranslationBundle } from "@jupyterlab/translation";
-import {
-  Button,
-  ellipsesIcon,
-  filterIcon,
-  historyIcon,
-  launchIcon,
-  pauseIcon,
-  redoIcon,
-  refreshIcon,
-  runIcon,
-  stopIcon,
-  type LabIcon,
-} from "@jupyterlab/ui-components";
+import { filterIcon, launchIcon, refreshIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import { ACTS, type Act, type IJob } from "../../common/api/objects";
-import { isAllowed, type StateKind } from "../../common/job_states";
-import { actLabel, actName, failureLines } from "../action_labels";
-import { asCsv, asJson, columnName, COLUMNS, type ColumnId } from "./columns";
+import type { StateKind } from "../../common/job_states";
+import { failureLines } from "../actions/action_labels";
+import { columnName, COLUMNS, type ColumnId } from "./columns";
 import { OwnerFilter } from "./owner_filter";
-import type { JobsTable } from "./table_model";
+import { Copies, SelectionActions } from "./selection_actions";
+import { focusTable, IconButton, Menu, type IToolbarProps } from "./toolbar_parts";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
-
-const ICONS: Readonly<Record<Act, LabIcon>> = {
-  cancel: stopIcon,
-  hold: pauseIcon,
-  release: runIcon,
-  requeue: redoIcon,
-  limit: historyIcon,
-};
-
-export interface IToolbarActs {
-  readonly act: (act: Act, jobs: readonly IJob[]) => void;
-  readonly write: (text: string) => void;
-  /** Open the panel in the main area, where it is in the side bar. */
-  readonly widen?: () => void;
-}
-
-export interface IToolbarProps {
-  readonly table: JobsTable;
-  readonly trans: TranslationBundle;
-  readonly acts: IToolbarActs;
-  /** Width of the panel in pixels; 0: unknown. */
-  readonly width: number;
-  /** Whether there is room for icons and a list of two-line rows only. */
-  readonly isNarrow: boolean;
-}
-
-interface IIconButtonProps {
-  readonly icon: LabIcon;
-  readonly label: string;
-  readonly isPressed?: boolean;
-  readonly onClick: () => void;
-}
-
-/** A button of JupyterLab's toolbars, with an icon only. */
-function IconButton({ icon, label, isPressed, onClick }: IIconButtonProps): React.ReactElement {
-  return (
-    <Button
-      minimal
-      type="button"
-      className="jp-ToolbarButtonComponent"
-      aria-label={label}
-      aria-pressed={isPressed}
-      title={label}
-      onClick={onClick}
-    >
-      <icon.react tag="span" aria-hidden="true" />
-    </Button>
-  );
-}
 
 function kindName(trans: TranslationBundle, kind: StateKind): string {
   switch (kind) {
@@ -88,11 +27,6 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
     default:
       return trans.__("Unknown");
   }
-}
-
-/** Focus the table, also from a button that disappears after its action. */
-function focusTable(from: Element): void {
-  from.closest(".jp-Slurm-panel")?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
 }
 
 /** Width of a letter, and of a chip without its text, in pixels. */
@@ -175,47 +109,6 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
   );
 }
 
-interface IMenuProps extends React.PropsWithChildren {
-  readonly name: string;
-  /** Shown instead of the name. */
-  readonly icon?: LabIcon;
-  /** Whether a click on one of its buttons closes it. */
-  readonly closes?: boolean;
-}
-
-/** A box that opens below its name, and closes with Escape. */
-function Menu({ name, icon: Icon, children, closes = false }: IMenuProps): React.ReactElement {
-  return (
-    <details
-      className="jp-Slurm-menu"
-      onClick={(event) => {
-        if (closes && (event.target as Element).closest("button") !== null) {
-          event.currentTarget.open = false;
-        }
-      }}
-      onKeyDown={(event) => {
-        if (event.key === "Escape") {
-          event.currentTarget.open = false;
-          event.currentTarget.querySelector("summary")?.focus();
-        }
-      }}
-    >
-      {Icon ? (
-        <summary
-          className="jp-Button jp-mod-minimal jp-ToolbarButtonComponent"
-          aria-label={name}
-          title={name}
-        >
-          <Icon.react tag="span" aria-hidden="true" />
-        </summary>
-      ) : (
-        <summary>{name}</summary>
-      )}
-      <div>{children}</div>
-    </details>
-  );
-}
-
 /** The choice of the columns and of their order. */
 function Columns({ table, trans }: IToolbarProps): React.ReactElement {
   const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
@@ -227,115 +120,6 @@ function Columns({ table, trans }: IToolbarProps): React.ReactElement {
         ))}
       </ul>
     </Menu>
-  );
-}
-
-interface IActionProps extends IToolbarProps {
-  readonly action: Act;
-  /** Whether the icon stands alone. */
-  readonly isIcon?: boolean;
-}
-
-/** The button of an action: it keeps its place and its text, so that nothing moves when jobs are selected. */
-function Action(props: IActionProps): React.ReactElement {
-  const { table, trans, acts, action, isIcon = false } = props;
-  const jobs = table.marked.filter(
-    (job) => isAllowed(action, job) && table.model.pendingAct(job) === null,
-  );
-  const label = jobs.length > 0 ? actLabel(trans, action, jobs.length) : actName(trans, action);
-  const Icon = ICONS[action];
-  return (
-    <Button
-      minimal
-      type="button"
-      className="jp-ToolbarButtonComponent"
-      aria-label={label}
-      title={label}
-      disabled={jobs.length === 0}
-      onClick={(event) => {
-        focusTable(event.currentTarget);
-        acts.act(action, jobs);
-      }}
-    >
-      <Icon.react tag="span" aria-hidden="true" />
-      {isIcon ? null : actName(trans, action)}
-    </Button>
-  );
-}
-
-function ClearSelection({ table, trans }: IToolbarProps): React.ReactElement {
-  return (
-    <Button
-      minimal
-      type="button"
-      className="jp-ToolbarButtonComponent"
-      disabled={table.marked.length === 0}
-      onClick={(event) => {
-        focusTable(event.currentTarget);
-        table.unmark();
-      }}
-    >
-      {trans.__("Clear selection")}
-    </Button>
-  );
-}
-
-/** The selected jobs, or all jobs of the table, as text. */
-function Copies({ table, trans, acts }: IToolbarProps): React.ReactElement {
-  const copied = (): readonly IJob[] =>
-    table.marked.length > 0 ? table.marked : table.lines.map(({ job }) => job);
-  const formats = [
-    [trans.__("Copy as CSV"), asCsv],
-    [trans.__("Copy as JSON"), asJson],
-  ] as const;
-  return (
-    <>
-      {formats.map(([label, written]) => (
-        <Button
-          key={label}
-          minimal
-          type="button"
-          className="jp-ToolbarButtonComponent"
-          title={trans.__("%1: the selected jobs, or all jobs of the table", label)}
-          onClick={() => {
-            acts.write(written(copied()));
-          }}
-        >
-          {label}
-        </Button>
-      ))}
-    </>
-  );
-}
-
-/** Actions on the selected jobs. In a narrow panel, all but the first are in a menu. */
-function Marked(props: IToolbarProps): React.ReactElement {
-  const { trans, isNarrow } = props;
-  const [first, ...others] = ACTS;
-  const rest = (
-    <>
-      {others.map((action) => (
-        <Action key={action} {...{ ...props, action }} />
-      ))}
-      <ClearSelection {...props} />
-    </>
-  );
-  return (
-    <span
-      role="group"
-      className="jp-Slurm-marked"
-      aria-label={trans.__("Actions on the selected jobs")}
-    >
-      <Action {...{ ...props, action: first }} isIcon={isNarrow} />
-      {isNarrow ? (
-        <Menu name={trans.__("More")} icon={ellipsesIcon} closes>
-          {rest}
-          <Copies {...props} />
-        </Menu>
-      ) : (
-        rest
-      )}
-    </span>
   );
 }
 
@@ -352,7 +136,7 @@ export function TitleBar(props: ITitleBarProps): React.ReactElement {
       <h2>
         {table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs")}
       </h2>
-      {!isNarrow && <Marked {...props} />}
+      {!isNarrow && <SelectionActions {...props} />}
       <span className="jp-Slurm-icons">
         <IconButton
           icon={refreshIcon}
@@ -375,7 +159,7 @@ export function TitleBar(props: ITitleBarProps): React.ReactElement {
                 setFiltering(!isFiltering);
               }}
             />
-            <Marked {...props} />
+            <SelectionActions {...props} />
           </>
         )}
       </span>

@@ -1,7 +1,7 @@
 /** Actions on many jobs that the agent carries out, also those of another page or of this page before a reload. No DOM. */
-import type { IActProgress, IProblem } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
-import type { IJobsApi } from "./api";
+import type { IActProgress, IProblem } from "../../common/api/objects";
+import { toProblem } from "../../common/api/problem";
+import type { IJobsApi } from "../api";
 
 export class RunningActs {
   private _all = new Map<string, IActProgress>();

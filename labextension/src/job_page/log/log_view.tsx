@@ -2,15 +2,15 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { formatSize } from "../common/format";
-import { isFinished, stateKind } from "../common/job_states";
-import { problemText } from "../common/labels";
-import type { Stream } from "./api";
-import { streamName } from "./labels";
+import { formatSize } from "../../common/format";
+import { isFinished, stateKind } from "../../common/job_states";
+import { problemText } from "../../common/labels";
+import type { Stream } from "../api";
+import { streamName } from "../labels";
 import { LogActions } from "./log_actions";
 import { Lines, WrappedLines } from "./log_lines";
 import { findLine, type Log } from "./log_model";
-import type { JobPage } from "./model";
+import type { JobPage } from "../model";
 
 /** Largest number of earlier pieces that one search reads before it asks. */
 const MAX_SEARCHED_PIECES = 16;

@@ -4,11 +4,11 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { copyIcon, downloadIcon, LabIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import { toProblem } from "../common/api/problem";
-import { problemText } from "../common/labels";
-import type { Stream } from "./api";
+import { toProblem } from "../../common/api/problem";
+import { problemText } from "../../common/labels";
+import type { Stream } from "../api";
 import type { Log } from "./log_model";
-import type { JobPage } from "./model";
+import type { JobPage } from "../model";
 
 interface IActionsProps {
   readonly page: JobPage;

@@ -1,9 +1,9 @@
 /** Actions on jobs, after the user has confirmed a loss of work or has entered a value. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { Act, IJob } from "../common/api/objects";
-import { confirmEnd } from "../common/dialogs";
-import type { IJobsModel } from "../common/jobs_model";
+import type { Act, IJob } from "../../common/api/objects";
+import { confirmEnd } from "../../common/dialogs";
+import type { IJobsModel } from "../../common/jobs_model";
 import { actQuestion, needsConfirmation } from "./action_labels";
 import { enterTimeLimit } from "./job_dialogs";
 

@@ -1,8 +1,8 @@
 /** Labels of actions on jobs, in the language of the user. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { Act, IActProgress, IFailure, IJob } from "../common/api/objects";
-import { activeTasks, cancelBody, cancelTitle, jobName, problemText } from "../common/labels";
+import type { Act, IActProgress, IFailure, IJob } from "../../common/api/objects";
+import { activeTasks, cancelBody, cancelTitle, jobName, problemText } from "../../common/labels";
 
 /** Number of failures in a list; of the others their number is shown. */
 const MAX_LISTED = 8;

@@ -2,8 +2,8 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import type { IActProgress } from "../common/api/objects";
-import type { IJobsModel } from "../common/jobs_model";
+import type { IActProgress } from "../../common/api/objects";
+import type { IJobsModel } from "../../common/jobs_model";
 import { actProgressText } from "./action_labels";
 
 interface IProps {

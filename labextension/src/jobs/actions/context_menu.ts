@@ -1,8 +1,8 @@
 /** Context menu of a row in a table of jobs. A right click selects the row first, unless it is selected already. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 
-import { ACTS } from "../common/api/objects";
-import { CommandIDs } from "../common/identifiers";
+import { ACTS } from "../../common/api/objects";
+import { CommandIDs } from "../../common/identifiers";
 
 const ROW = ".jp-Slurm-body > .jp-Slurm-row";
 

@@ -1,7 +1,7 @@
 /** Lines of text, of which only the visible ones are drawn. */
 import * as React from "react";
 
-import { parseSpans, type ILine } from "../common/terminal_text";
+import { parseSpans, type ILine } from "../../common/terminal_text";
 
 /** Height of a line in pixels, as in the style sheet. */
 const LINE_HEIGHT = 18;

@@ -2,12 +2,12 @@
 import { InputDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { IJob } from "../common/api/objects";
-import { chooseOne } from "../common/dialogs";
-import { formatDuration } from "../common/format";
-import { isCancellable, stateKind } from "../common/job_states";
-import type { IJobsModel } from "../common/jobs_model";
-import { jobName } from "../common/labels";
+import type { IJob } from "../../common/api/objects";
+import { chooseOne } from "../../common/dialogs";
+import { formatDuration } from "../../common/format";
+import { isCancellable, stateKind } from "../../common/job_states";
+import type { IJobsModel } from "../../common/jobs_model";
+import { jobName } from "../../common/labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
 const MAX_CHOICES = 200;

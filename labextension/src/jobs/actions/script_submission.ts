@@ -4,13 +4,13 @@ import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
-import type { IJob } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
-import { isReached } from "../common/api/records";
-import { chooseCluster, listNode } from "../common/dialogs";
-import type { IJobsModel } from "../common/jobs_model";
-import { problemText } from "../common/labels";
-import { newRequestKey } from "../common/launch_request";
+import type { IJob } from "../../common/api/objects";
+import { toProblem } from "../../common/api/problem";
+import { isReached } from "../../common/api/records";
+import { chooseCluster, listNode } from "../../common/dialogs";
+import type { IJobsModel } from "../../common/jobs_model";
+import { problemText } from "../../common/labels";
+import { newRequestKey } from "../../common/launch_request";
 
 /** Files that are offered for submission. */
 const SCRIPTS = /\.(sh|bash|sbatch|slurm)$/i;

@@ -1,5 +1,5 @@
 /** Part of an output file of a job, which grows at its end and, on request, at its beginning. No DOM, no requests. */
-import { lastDrawn, MAX_LINE_CHARS, parseLines, type ILine } from "../common/terminal_text";
+import { lastDrawn, MAX_LINE_CHARS, parseLines, type ILine } from "../../common/terminal_text";
 
 /** Bytes of one read. */
 export const PIECE_BYTES = 262_144;

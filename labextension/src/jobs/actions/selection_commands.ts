@@ -3,16 +3,16 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { ACTS, type Act, type IJob } from "../common/api/objects";
-import { CommandIDs } from "../common/identifiers";
-import { isAllowed } from "../common/job_states";
-import type { IJobsModel } from "../common/jobs_model";
-import { addToPalette, commandLabel } from "../common/palette";
-import { openJob } from "./commands";
+import { ACTS, type Act, type IJob } from "../../common/api/objects";
+import { CommandIDs } from "../../common/identifiers";
+import { isAllowed } from "../../common/job_states";
+import type { IJobsModel } from "../../common/jobs_model";
+import { addToPalette, commandLabel } from "../../common/palette";
+import { openJob } from "../commands";
 import { actOnJobs } from "./confirmed_actions";
-import type { JobsPanel } from "./panel";
-import { asCsv, asJson } from "./table/columns";
-import type { JobsTable } from "./table/table_model";
+import type { JobsPanel } from "../panel";
+import { asCsv, asJson } from "../table/columns";
+import type { JobsTable } from "../table/table_model";
 
 function selectionLabel(trans: TranslationBundle, act: Act): string {
   switch (act) {

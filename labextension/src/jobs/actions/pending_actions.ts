@@ -1,10 +1,10 @@
 /**
  * Actions that were requested for jobs, until they take effect, and those that failed. No DOM, no requests of its own.
  */
-import type { Act, IFailure, IJob, IProblem } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
-import { identity, referenceOf } from "../common/api/records";
-import type { IJobsApi } from "./api";
+import type { Act, IFailure, IJob, IProblem } from "../../common/api/objects";
+import { toProblem } from "../../common/api/problem";
+import { identity, referenceOf } from "../../common/api/records";
+import type { IJobsApi } from "../api";
 
 /** Jobs of one request: the agent carries it out, also if the page is closed. */
 const JOBS_PER_REQUEST = 10_000;
