@@ -138,7 +138,7 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
     packages = made / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (packages / "ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     added = slurm("kernel", "add", "-p", "arandu", "--gpus", "1", f"env={made}", **cluster.env())
-    assert added.stdout.startswith("Added the kernel 'Python (own) on arandu, 1 GPU' as "), added.stderr
+    assert added.stdout.startswith("Added the kernel 'Python (own) · arandu · 1 GPU' as "), added.stderr
     cells = [
         "import os; had = [os.environ[n] for n in ('SLURM_JOB_PARTITION', 'SLURM_STEP_GPUS')]",
         "import sys; print(had, os.getcwd(), sys.prefix, os.environ['VIRTUAL_ENV'])",
@@ -148,7 +148,7 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
     folder.mkdir()
     client = NotebookClient(
         notebook,
-        kernel_name="python-own-on-arandu-1-gpu",
+        kernel_name="python-own-arandu-1-gpu",
         timeout=300,
         startup_timeout=300,
         resources={"metadata": {"path": str(folder)}},
@@ -159,7 +159,7 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
     # The allocation was released with the kernel, and its record has no secret.
     jobs = json.loads(slurm("jobs", "--all", "--json", **cluster.env()).stdout)
     kernel = next(job for job in jobs if job["kind"] == "allocation")
-    assert (kernel["kernel"]["name"], kernel["released"]) == ("python-own-on-arandu-1-gpu", "asked")
+    assert (kernel["kernel"]["name"], kernel["released"]) == ("python-own-arandu-1-gpu", "asked")
     step = next(file.parent for file in (tmp_path / "jobs").glob("*/*/kernel.json"))
     secret = json.loads((step / "kernel.json").read_text())["secret"]
     assert (step / "kernel.json").stat().st_mode & 0o077 == 0

@@ -96,7 +96,7 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
     go = gate("go")
-    kernel.ok(f'%%sbatch as=first -J "{HOSTILE}" -t 10\nimport time\nprint("{HOSTILE}")\ntime.sleep(600)')
+    kernel.ok(f'%%sbatch -J "{HOSTILE}" -t 10\nimport time\nprint("{HOSTILE}")\ntime.sleep(600)')
     front = FrontEnd(kernel)
     root, bundle = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
     assert HOSTILE in bundle["text/plain"]

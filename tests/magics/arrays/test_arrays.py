@@ -83,7 +83,7 @@ def test_a_sweep_of_a_script_sets_variables(done: Any) -> None:
     failed = done.run("script.wait()")
     assert failed.error == "JobFailed"
     number = done.value("script.id")
-    assert f"The first task that failed: Job {number}_1 (named): FAILED" in failed.traceback
+    assert f"The first task that failed: Job {number}_1 (script): FAILED" in failed.traceback
     assert re.search(r"Last lines of \S*stdout\.1:\n    1\|\$HOME\|2.5\|argument", failed.traceback)
 
 

@@ -79,7 +79,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
             *(desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0) for _ in range(20))
         )
         assert all(one == told for one in many)
-        assert _asked(cluster) == before
+        assert _asked(cluster) <= before + 1, "at most the agent's own query of names"
         client = desk.core.cluster(desk.id).client
         with pytest.raises(ControllerError, match="has not reported") as caught:
             await AllJobs(client, "root", interval=10, clock=time.time).to_api(wait=0)

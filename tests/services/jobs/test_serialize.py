@@ -33,7 +33,7 @@ def test_an_array_has_started_with_its_first_task() -> None:
     """Its time does not jump back when that task has ended, and Slurm has forgotten it."""
 
     def row(task: int, state: str, start: int) -> JobRecord:
-        return JobRecord(JobId(12, task), state=JobState(state), start_time=start, submit_time=50)
+        return JobRecord(JobId(12, task), state=JobState(state), start_time=start, submit_time=50, nodes="n1")
 
     array = TrackedJob("c", id=JobId(12))
     array.update_from_slurm([row(1, "RUNNING", 100), row(2, "RUNNING", 101)], now=102.0)

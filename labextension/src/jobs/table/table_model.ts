@@ -210,8 +210,6 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
-  // -- the selection
-
   /** The selected jobs that are shown, in their order. */
   get marked(): readonly IJob[] {
     return this._marked.size === 0
@@ -311,8 +309,6 @@ export class JobsTable extends Model {
     uses += 1;
     this._lastUse = uses;
   }
-
-  // -- arrays and allocations
 
   isUnfolded(job: IJob): boolean {
     return this._parts.isUnfolded(job);
