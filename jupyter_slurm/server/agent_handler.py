@@ -21,7 +21,7 @@ from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.client.clusters.cluster import Cluster, context
 from jupyter_slurm.client.submission.submit import python_named
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.allowed_paths import ApiPath, find_address, fits_sessions
 from jupyter_slurm.server.problem_handler import ProblemHandler
@@ -178,6 +178,7 @@ class AgentHandler(ProblemHandler):
             below, _, name = str(asked.get("script_name") or "").rpartition("/")
             if below:
                 folder, asked = os.path.join(folder, below), {**asked, "script_name": name}
+                _check_folder(folder, below)
             if below or operation.operation_id == "resubmitJob":
                 asked = await surrounded(client, cluster, asked, folder=folder)
         return json.dumps(asked).encode("ascii")
@@ -217,6 +218,11 @@ async def completed(
     if not told.get("python") and not told.get("default_python"):
         told["default_python" if told.get("env") else "python"] = python_named(None, there)
     return told
+
+
+def _check_folder(folder: str, name: str) -> None:
+    if not os.path.isdir(os.path.expanduser(folder)):
+        raise UsageError(f"The folder {name} does not exist.", hint="Choose a script of the file browser.")
 
 
 async def surrounded(

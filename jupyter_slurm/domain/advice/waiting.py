@@ -13,11 +13,14 @@ from typing import Final
 
 from jupyter_slurm.domain.free_resources import gpus_by_type
 from jupyter_slurm.domain.queries.all_jobs import RunningJob
-from jupyter_slurm.domain.queries.cluster import Node
+from jupyter_slurm.domain.queries.cluster import Node, count_hosts, expand_hosts
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.slurm_values import counted, format_memory
+from jupyter_slurm.errors import ParseError
 
 __all__ = ["Shortage", "next_to_end", "shortages"]
+
+_MAX_EXPANDED_NODES: Final = 200_000  # names, of all jobs: an answer of a few bytes may name millions
 
 # Flags under which a node that is up starts no ordinary job now. A node that is planned for a job counts as free, since
 # it may be planned for this one.
@@ -105,12 +108,21 @@ def next_to_end(
     is_gpu = bool(types) and all(one.kind == "gpu" for one in short)
 
     def helps(job: RunningJob) -> bool:
-        if not job.nodes & names or job.end_time <= now:
-            return False
         gpus = [kind for kind, count in job.gpus.items() if count]
         return not is_gpu or any("" in types or kind in types or not kind for kind in gpus)
 
-    return min(filter(helps, running), key=lambda job: (job.end_time, job.id), default=None)
+    later = sorted((job for job in running if job.end_time > now), key=lambda job: (job.end_time, job.id))
+    expanded = 0
+    for job in filter(helps, later):
+        try:
+            expanded += count_hosts(job.nodes)
+            if expanded > _MAX_EXPANDED_NODES:
+                return None
+            if names.intersection(expand_hosts(job.nodes)):
+                return job
+        except ParseError:
+            continue
+    return None
 
 
 def _free(node: Node) -> _Free:

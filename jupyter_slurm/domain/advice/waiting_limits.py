@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -187,7 +186,7 @@ def parse_licences(output: str) -> dict[str, tuple[int, int]]:
     """
     found = {}
     for line in output.splitlines():
-        words = dict(re.findall(r"(\w+)=(\S*)", line))
+        words = {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
         total, free = words.get("Total", ""), words.get("Free", "")
         if words.get("LicenseName") and total.isdecimal() and free.isdecimal():
             found[words["LicenseName"]] = (int(total), int(free))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
-from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_gres, parse_tres, present, read_time_limit
 from jupyter_slurm.errors import ParseError
@@ -120,11 +119,11 @@ def hides_jobs(configuration: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that runs; ``end_time`` is its time limit, in seconds since the epoch."""
+    """A job that runs, with its folded list of nodes; ``end_time`` is its time limit, in seconds since the epoch."""
 
     id: str
     user: str
-    nodes: frozenset[str]
+    nodes: str
     end_time: int
     gpus: Mapping[str, int] = field(default_factory=dict)
 
@@ -155,10 +154,7 @@ def parse_running(output: bytes, mark: str) -> list[RunningJob]:
         end = parse_epoch(fields["endtime"])
         if end is None or read_time_limit(fields["timelimit"]) is None:
             continue
-        try:
-            nodes = frozenset(expand_hosts(present(fields["nodelist"])))
-        except ParseError:
-            continue
+        nodes = present(fields["nodelist"])
         found.append(RunningJob(fields["jobarrayid"].strip(), fields["username"], nodes, end, job_gpus(fields)))
     return found
 

@@ -39,8 +39,13 @@ def default_pattern(*, array: bool) -> str:
 
 def first_node(nodes: str) -> str:
     """Return the node that runs the batch script: the first node of a folded list."""
-    match = re.match(r"[^,\[]*(?:\[([^\],-]*)[^\]]*\])?[^,\[]*", nodes)
-    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", match[0]) if match else ""
+    comma, opening = (found if (found := nodes.find(sign)) >= 0 else len(nodes) for sign in ",[")
+    closing = nodes.find("]", opening)
+    if comma <= opening or closing < 0:
+        return nodes[: min(comma, opening)]
+    first = re.match(r"[^,-]*", nodes[opening + 1 : closing])
+    rest = re.match(r"[^,\[]*", nodes[closing + 1 :])
+    return nodes[:opening] + (first[0] if first else "") + (rest[0] if rest else "")
 
 
 def symbols(pattern: str) -> frozenset[str]:

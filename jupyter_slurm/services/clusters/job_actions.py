@@ -198,12 +198,13 @@ class JobActions:
         if entry.is_finished:
             if act == "cancel":
                 return None
-            if act != "requeue" or self._tracker.find(str(entry.id)) is not entry:
+            if act != "requeue":
+                raise _refused(entry)
+            await self._poller.wait_fresh(0.0)  # its number may be that of another job now
+            if self._tracker.find(str(entry.id)) is not entry or entry.id.job not in self._tracker.in_queue:
                 raise _refused(entry)
         task = task_index(reference, entry)
         parts = self._tracker.parts(entry) if task is None else [entry]
-        if act == "cancel" and task is None:
-            parts[0].submission.is_growing = False
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
         return _JobAction(reference, entry, task, {str(part.task_view(task).id): part for part in going})
 
@@ -217,6 +218,9 @@ class JobActions:
                 if not await progress.unless_stopped(self._client.cancels.acquire(cost, max_wait=_QUEUE_TIMEOUT_S)):
                     waiting.extend(some)
                     break
+                for case in some:
+                    if progress.act == "cancel" and case.task is None:
+                        self._tracker.parts(case.entry)[0].submission.is_growing = False
                 begun = time.monotonic()
                 await self._run_command(progress.act, targets, minutes)
                 size = _next_size(size, time.monotonic() - begun)

@@ -22,6 +22,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import SlurmView
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.large_answers import in_slices
 from jupyter_slurm.services.slurm.accounting import has_no_accounting
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.cluster_clock import cluster_time
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
 _PERIOD_S = 3600.0  # seconds between two queries to accounting
 _MIN_PERIOD_S = 300.0  # the same, if the queue was not looked at for so long that it may have forgotten jobs
-_MAX_GAP_S = 150.0  # half of the default of MinJobAge
+_MAX_GAP_S = 330.0  # a little more than the longest interval of the poller
 _LAG_S = 600.0  # accounting may learn of a job so late
 _MAX_JOBS = 5000
 _MAX_STORED_TASKS = 200
@@ -200,9 +201,10 @@ class JobHistory:
             latest = entry.latest
             if entry.id is None or latest is None or latest.name is None:
                 continue
-            key, shown = _key(entry), (latest.state, latest.stdout, latest.work_dir, tuple(entry.counts().items()))
+            key = _key(entry)
             if key in self._stored and entry.is_finished and entry.id.job not in tracker.in_queue:
                 continue
+            shown = (latest.state, latest.stdout, latest.work_dir, tuple(entry.counts().items()))
             if self._stored.get(key) != shown:
                 self._stored[key] = shown
                 tracker.store.remember(tracker.name, key, _StoredRows([latest, *entry.slurm.tasks.values()]))
@@ -210,7 +212,7 @@ class JobHistory:
     async def _recall(self) -> None:
         """Read the jobs that the queue has shown to an earlier agent."""
         tracker = self._tracker
-        for key, document in (await tracker.store.finished(tracker.name)).items():
+        async for key, document in in_slices((await tracker.store.finished(tracker.name)).items()):
             if not key.startswith(_PREFIX):
                 continue
             rows = _StoredRows.read(document)
@@ -237,10 +239,8 @@ class JobHistory:
         left.sort(key=lambda entry: entry.submit_time or 0.0, reverse=True)
         for place, entry in enumerate(left):
             if place >= _MAX_JOBS or not self._kept_s or not self._is_recent(entry.end_time or entry.submit_time or 0):
-                tracker.drop(entry)
+                tracker.drop(entry)  # the index drops it at the next start of an agent, with the clocks just compared
                 self._stored.pop(_key(entry), None)
-                if self._kept_s:
-                    tracker.store.forget(tracker.name, _key(entry))
 
 
 def _key(entry: TrackedJob) -> str:

@@ -129,6 +129,6 @@ class PolledQueue:
 
     async def learn_names(self) -> None:
         """Ask once for names and files of jobs submitted outside jupyter_slurm: the poll requests no free text."""
-        if self._tracker.nameless() and self._client.singles.is_ready():
+        if (nameless := self._tracker.nameless()) and self._client.singles.is_ready():
             await self._client.singles.acquire()
-            self._tracker.set_names(await self._client.names())
+            self._tracker.set_names(nameless, await self._client.names())

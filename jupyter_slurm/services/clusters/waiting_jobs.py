@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import re
 import secrets
@@ -38,6 +39,7 @@ _ANSWER_S = 2.0  # seconds that the first look at a job waits for the numbers
 _SHARED_S = 10.0  # seconds in which the shared queries answer
 _INTERVAL_S = 30.0  # seconds between two answers for the same job and reason
 _MAX_JOBS = 100
+_MAX_DEPENDENCIES = 5  # jobs that are named
 _LIMIT = re.compile(r"(?:QOS|Assoc|Max)\w*")
 
 
@@ -122,7 +124,7 @@ class WaitingJobs:
             words = await self._words_of_job(word, request)
             return WaitingNumbers(reason, words) if words else None
         resources = await self._inventory.resources.current(wait=_SHARED_S)
-        if entry.submit_time is not None and resources.requested_at < entry.submit_time:
+        if entry.submit_time is not None and resources.requested_at + self._tracker.clock_offset < entry.submit_time:
             resources = await self._inventory.resources.current(wait=_SHARED_S, is_newer=True)
         if words := await self._words_of_limits(word, entry, request, resources):
             return WaitingNumbers(reason, words)
@@ -143,7 +145,8 @@ class WaitingJobs:
         running: tuple[RunningJob, ...] = ()
         with contextlib.suppress(SlurmError):
             running = await self._inventory.running.current(wait=_SHARED_S)
-        found = waiting.next_to_end(request, resources.nodes, short, running, self._tracker.clock())
+        now = self._tracker.clock() + self._tracker.clock_offset
+        found = waiting.next_to_end(request, resources.nodes, short, running, now)
         return WaitingNumbers(reason, words, step, None if found is None else self._next_end(found))
 
     def _next_end(self, job: RunningJob) -> api.JobNextEnd:
@@ -158,7 +161,7 @@ class WaitingJobs:
             if not self._may_ask():
                 return None
             mark = secrets.token_hex(8)
-            found = parse_waiting(await self._client.query(waiting_argv(job, mark)), mark)
+            found = await self._client.read(waiting_argv(job, mark), lambda raw: parse_waiting(raw, mark))
             if found is None:
                 return None
             self._requests[known] = found
@@ -179,18 +182,22 @@ class WaitingJobs:
         if word == "Licenses":
             if not self._may_ask():
                 return ""
-            said = decode_output(await self._client.query(["scontrol", "--local", "--oneliner", "show", "licenses"]))
-            return waiting_limits.licence_words(request, waiting_limits.parse_licences(said))
+            argv = ["scontrol", "--local", "--oneliner", "show", "licenses"]
+            known = await self._client.read(argv, lambda raw: waiting_limits.parse_licences(decode_output(raw)))
+            return waiting_limits.licence_words(request, known)
         return self._depends(request.dependency)
 
     def _depends(self, dependency: str) -> str:
         """Return the jobs that a job waits for, with their names and states as far as they are known."""
-        said = []
-        for number in dict.fromkeys(re.findall(r":(\d+)", dependency)):
+        said, numbers = [], (found[1] for found in re.finditer(r":(\d{1,10})", dependency))
+        for number in dict.fromkeys(itertools.islice(numbers, _MAX_DEPENDENCIES + 1)):
             other = self._tracker.find(number)
             about = ", ".join(filter(None, (_name(other), other.state.name))) if other else ""
             said.append(f"{number} ({about})" if about else number)
-        return f"Waits for job{'s' * (len(said) > 1)} {', '.join(said[:5])}{' …' * (len(said) > 5)}." if said else ""
+        if not said:
+            return ""
+        more = " …" * (len(said) > _MAX_DEPENDENCIES)
+        return f"Waits for job{'s' * (len(said) > 1)} {', '.join(said[:_MAX_DEPENDENCIES])}{more}."
 
     async def _words_of_limits(
         self, word: str, entry: TrackedJob, request: WaitingRequest, resources: Resources

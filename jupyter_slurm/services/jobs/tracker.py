@@ -120,10 +120,10 @@ class Tracker:
         """Return the jobs from the queue without a known name."""
         return [entry for entry in self.foreign() if entry.latest and entry.latest.name is None]
 
-    def set_names(self, records: Iterable[JobRecord]) -> None:
+    def set_names(self, entries: Iterable[TrackedJob], records: Iterable[JobRecord]) -> None:
         """Set names and output files; a job that is missing in the records has no known name any more."""
         found = {record.id.job: record for record in records}
-        for entry in self.nameless():
+        for entry in entries:
             if entry.id is not None and (detail := found.get(entry.id.job, entry.latest)) is not None:
                 entry.slurm.learn_detail(replace(detail, name=detail.name or ""))
                 self.publish(entry)
@@ -250,6 +250,8 @@ class Tracker:
             del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
+            if self._by_number.get(number, entry) is not entry:
+                continue  # it was submitted here meanwhile: the next answer is about that job
             entry.slurm.clock_offset = self.clock_offset
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])

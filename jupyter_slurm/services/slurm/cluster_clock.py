@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -71,7 +72,10 @@ async def cluster_time(transport: Transport) -> float:
     ValueError
         The host has no usable ``date``.
     """
-    return float((await transport.run(["date", "+%s"])).stdout)
+    told = (await transport.run(["date", "+%s"])).stdout.strip()
+    if not re.fullmatch(rb"\d{1,11}", told):
+        raise ValueError(f"{told[:40]!r} is no time")
+    return float(told)
 
 
 async def earliest_on_cluster(transport: Transport, moment: float, now: float) -> float:

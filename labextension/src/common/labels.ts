@@ -201,15 +201,18 @@ export function jobTasks(trans: TranslationBundle, job: IJob): string {
   return count === 0 ? "" : trans._n("%1 task", "%1 tasks", count);
 }
 
-/** Characters that change the direction of the text after them, beyond the name that contains them (UAX #9). */
-const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/g;
+/** Controls, and characters that change the direction of the text after them, beyond the text that has them (UAX #9). */
+// eslint-disable-next-line no-control-regex -- they are what is sought
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Return a text that cannot change the text beside it. */
+export function withoutControls(text: string): string {
+  return text.replace(CONTROLS, "\ufffd");
+}
 
 /** Return the name of a job, without characters that would change the direction of the text beside it. */
 export function jobName(job: IJob): string {
-  return (job.kernel?.display_name || (job.label ?? job.name ?? "")).replace(
-    DIRECTION_CONTROLS,
-    "\ufffd",
-  );
+  return withoutControls(job.kernel?.display_name || (job.label ?? job.name ?? ""));
 }
 
 /** Return the question before a job is cancelled, with as much of its name as fits into a line. */

@@ -1,6 +1,7 @@
 /** The last line of the error of a failed job, for its notification. */
 import type { IJob } from "../common/api/objects";
 import { referenceOf } from "../common/api/records";
+import { withoutControls } from "../common/labels";
 import { parseLines } from "../common/terminal_text";
 
 /** Reads the output of jobs. */
@@ -24,10 +25,11 @@ const SLURM_LINE = /^(?:srun|slurmstepd|slurmd)\b.*?: /;
 /** Return the last line that tells of an error: none of Slurm's own unless there is no other. */
 export function lastErrorLine(output: string): string {
   const lines = parseLines(output, "")
-    .lines.map(({ text }) => text.trim())
+    .lines.map(({ text }) => withoutControls(text).trim())
     .filter((text) => text !== "");
   const line = lines.filter((text) => !SLURM_LINE.test(text)).at(-1) ?? lines.at(-1) ?? "";
-  return line.length > MAX_CHARS ? `${line.slice(0, MAX_CHARS)}…` : line;
+  const characters = Array.from(line); // one may have two code units
+  return characters.length > MAX_CHARS ? `${characters.slice(0, MAX_CHARS).join("")}…` : line;
 }
 
 async function readError(api: IOutputApi, job: IJob): Promise<string> {

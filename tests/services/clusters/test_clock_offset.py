@@ -98,3 +98,15 @@ async def test_durations_until_now_are_those_of_the_cluster(
         assert 0 <= report["elapsed"] < HOUR / 2
         await desk.core.cluster(desk.id).actions.cancel(script["key"])
         await desk.core.cluster(desk.id).actions.cancel(cell["key"])
+
+
+@pytest.mark.parametrize("told", [b"nan", b"inf", b"1e300", b"-5", b"9" * 30, b""])
+async def test_only_seconds_are_a_time(told: bytes) -> None:
+    """Times that are no times would erase the stored history, and run through all durations."""
+
+    async def run(argv: list[str]) -> Completed:
+        return Completed(0, told + b"\n", b"")
+
+    clock = ClockOffset(SimpleNamespace(run=run), lambda: 1_000.0, lambda: 50.0)  # type: ignore[arg-type]
+    assert not await clock.refresh()
+    assert clock.seconds == 0.0

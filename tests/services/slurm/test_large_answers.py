@@ -16,6 +16,7 @@ from jupyter_slurm.services import large_answers
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.all_jobs import AllJobs
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm import passthrough
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -133,3 +134,28 @@ async def test_more_than_any_slurm_has_to_say_is_not_read(name: str, monkeypatch
         return
     with pytest.raises(ControllerError, match="has 0 MiB; at most 0 MiB are read"):
         await READERS[name](_client(Cluster(500)))
+
+
+async def test_a_job_that_is_submitted_while_an_answer_is_worked_off_is_published_once() -> None:
+    published: list[Any] = []
+    bus = EventBus()
+    tracker = Tracker("far", _client(Cluster(600)), ClusterFolder("/nowhere"), None, bus, lambda: 1000.0)  # type: ignore[arg-type]
+    tracker.publish = lambda entry: published.append(entry)  # type: ignore[method-assign]
+    polling = asyncio.ensure_future(tracker.poll())
+    while tracker.find("5") is None:
+        await asyncio.sleep(0)
+    assert not polling.done()
+    own = TrackedJob("far", id=JobId(5))
+    tracker.add(own)
+    published.clear()
+    await polling
+    assert tracker.find("5") is own
+    assert [entry for entry in published if entry.id == JobId(5) and entry is not own] == []
+
+
+async def test_a_job_that_the_queue_shows_while_names_are_asked_for_keeps_its_turn() -> None:
+    tracker = Tracker("far", _client(Cluster(1)), ClusterFolder("/nowhere"), None, EventBus(), lambda: 1000.0)  # type: ignore[arg-type]
+    asked = tracker.nameless()
+    await tracker.poll()
+    tracker.set_names(asked, [])
+    assert [entry.id for entry in tracker.nameless()] == [JobId(1)]

@@ -26,7 +26,7 @@ export interface IScriptSubmission {
 
 export interface IScriptActs {
   readonly api: { submit(cluster: string, submission: IScriptSubmission): Promise<IJob> };
-  readonly contents: Pick<Contents.IManager, "get">;
+  readonly contents: Pick<Contents.IManager, "get" | "localPath">;
   readonly model: IJobsModel;
   readonly trans: TranslationBundle;
   readonly open: (job: IJob) => void;
@@ -88,7 +88,10 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
     }
     const key = newRequestKey();
     acts.open(
-      await api.submit(cluster.id, { key, kind: "script", text, script_name: `./${chosen}` }),
+      await api.submit(cluster.id, {
+        ...{ key, kind: "script", text },
+        script_name: `./${contents.localPath(chosen)}`,
+      }),
     );
   } catch (error) {
     const problem = toProblem(error, "Check the list of jobs, then try again.");
