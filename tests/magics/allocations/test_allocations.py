@@ -147,8 +147,10 @@ def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: Wait
     request = kernel.begin("%srun as=late wait -p arandu --begin=now+3600 true")
     wait_for(lambda: kernel.pump() or "BeginTime" in str(kernel.under(request)), "why it pends")
     kernel.manager.signal_kernel(signal.SIGINT)
-    assert "was cancelled before it started" in kernel.end(request).traceback
-    assert kernel.value("(late.state, late.allocation.state)") == "('CANCELLED', 'CANCELLED')"
+    # On a busy computer, the end of the step comes later than the cell waits for it.
+    assert re.search("was cancelled before it started|has not ended yet", kernel.end(request).traceback)
+    ended = "('CANCELLED', 'CANCELLED')"
+    wait_for(lambda: kernel.value("(late.state, late.allocation.state)") == ended, "the end of both")
     kernel.ok("%salloc -p arandu --begin=now+3600 as=later")
     request = kernel.begin("%srun as=late wait true")
     wait_for(lambda: kernel.pump() or "(true): PENDING" in str(kernel.under(request)), "the step")

@@ -466,7 +466,8 @@ async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(
     ):
         with pytest.raises(UsageError, match=said):
             await desk.submit("1", **staged(folder))
-    assert await desk.core.cluster(desk.id).jobs.list_jobs(active=True) == []
+    listed = await desk.core.cluster(desk.id).jobs.list_jobs(active=True)
+    assert [job for job in listed if job["key"]] == []  # others may run
 
 
 def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_with_its_place(project, tmp_path):
