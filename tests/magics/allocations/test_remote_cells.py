@@ -210,6 +210,20 @@ def test_progress_figures_and_what_is_cleared(held: Any) -> None:
     assert ran.stderr.count("the cell ended without it") == 1
 
 
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
+    """The MPI of Debian does not support its Slurm: in a task of srun, importing mpi4py aborts the process."""
+    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
+    ran = held.ok(
+        f"%%remote python={sys.executable}\nimport subprocess\n"
+        f"done = subprocess.run(['/usr/bin/python3', '-c', {program!r}], capture_output=True, text=True)\n"
+        "import os\nprint(os.environ['SLURM_JOB_NAME'], done.stdout, done.stderr)"
+    )
+    assert ran.stdout.split()[-2:] == ["interactive", "1"]  # the name that salloc gives, too
+    held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{program}")
+    assert held.value("step.stdout") == "1\n"
+
+
 @pytest.mark.here_only("what a kernel finds again, its agent has")
 def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     held: Any, gate: Callable[[str], Path], wait_for: WaitFor
@@ -222,7 +236,8 @@ def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
         f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\nafter = 'went on'\nafter"
     )
     wait_for(lambda: held.pump() or up.exists(), "the cell")
-    held.manager.signal_kernel(signal.SIGKILL)  # a front end that restarts a kernel interrupts it before
+    # A front end that restarts a kernel interrupts it before. The allocation of the others ends: this test is the last.
+    held.manager.signal_kernel(signal.SIGKILL)
     held.restart()
     go.touch()
     ran = held.ok("%%remote on=kept\nbefore, after")
@@ -236,17 +251,3 @@ def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     assert (
         held.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]") == "True True"
     )
-
-
-@pytest.mark.here_only("what runs in the job is the same over SSH")
-def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
-    """The MPI of Debian does not support its Slurm: in a task of srun, importing mpi4py aborts the process."""
-    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
-    ran = held.ok(
-        f"%%remote python={sys.executable}\nimport subprocess\n"
-        f"done = subprocess.run(['/usr/bin/python3', '-c', {program!r}], capture_output=True, text=True)\n"
-        "import os\nprint(os.environ['SLURM_JOB_NAME'], done.stdout, done.stderr)"
-    )
-    assert ran.stdout.split()[-2:] == ["interactive", "1"]  # the name that salloc gives, too
-    held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{program}")
-    assert held.value("step.stdout") == "1\n"
