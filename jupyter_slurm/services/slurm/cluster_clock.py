@@ -74,7 +74,7 @@ async def cluster_time(transport: Transport) -> float:
     """
     told = (await transport.run(["date", "+%s"])).stdout.strip()
     if not re.fullmatch(rb"\d{1,11}", told):
-        raise ValueError(f"{told[:40]!r} is no time")
+        raise ValueError(f"{told[:40]!r} is not a time")
     return float(told)
 
 
