@@ -7,17 +7,24 @@ import { stateKind, type StateKind } from "./job_states";
 /** The kinds of states in the order in which the tasks of an array are counted. */
 const COUNTED = ["done", "failed", "running", "pending", "cancelled", "unknown"] as const;
 
-/** Return the number of tasks of an array of each kind of state. */
-function countsByKind({ tasks }: IJob): ReadonlyMap<StateKind, number> {
+/** Number of tasks of a kind. */
+export type KindCount = readonly [StateKind, number];
+
+/** Return the number of tasks of an array for each kind of state that occurs; empty for any other job. */
+export function taskCounts({ tasks }: IJob): readonly KindCount[] {
   const counts = new Map<StateKind, number>();
   for (const [state, count] of Object.entries(tasks ?? {})) {
     const kind = stateKind(state);
     counts.set(kind, (counts.get(kind) ?? 0) + count);
   }
-  return counts;
+  return COUNTED.flatMap((kind): readonly KindCount[] => {
+    const count = counts.get(kind) ?? 0;
+    return count > 0 ? [[kind, count]] : [];
+  });
 }
 
-function countText(trans: TranslationBundle, kind: StateKind, count: number): string {
+/** Return the number of tasks of a kind in words. */
+export function countText(trans: TranslationBundle, [kind, count]: KindCount): string {
   switch (kind) {
     case "done":
       return trans._n("%1 done", "%1 done", count);
@@ -36,17 +43,15 @@ function countText(trans: TranslationBundle, kind: StateKind, count: number): st
 
 /** Return the tasks of an array by state, in words; empty for any other job. */
 export function countsText(trans: TranslationBundle, job: IJob): string {
-  const counts = countsByKind(job);
-  return COUNTED.flatMap((kind) => {
-    const count = counts.get(kind) ?? 0;
-    return count > 0 ? [countText(trans, kind, count)] : [];
-  }).join(", ");
+  return taskCounts(job)
+    .map((count) => countText(trans, count))
+    .join(", ");
 }
 
 /** Return how many tasks of an array failed, and how the first of them ended; empty where none is known. */
 export function failedTasksText(trans: TranslationBundle, job: IJob): string {
   const { failed_task: first } = job;
-  const counts = countsByKind(job);
+  const counts = new Map(taskCounts(job));
   const failed = counts.get("failed") ?? 0;
   if (!first || failed === 0) {
     return "";

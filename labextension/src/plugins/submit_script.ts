@@ -6,7 +6,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { AgentApi } from "../agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { addToPalette } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/palette";
 import { openJob } from "../jobs/commands";
 import { isScript, submitScript } from "../jobs/actions/script_submission";
 
@@ -47,12 +47,10 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
       ...{ model, trans },
     };
     commands.addCommand(CommandIDs.submitScript, {
-      label: ({ isPalette, isMenu }) =>
-        isPalette
-          ? trans.__("Slurm: %1", trans.__("Submit a Script…"))
-          : isMenu
-            ? trans.__("Submit a Script…")
-            : trans.__("Run with sbatch…"),
+      label: (args) =>
+        args["isPalette"] === true || args["isMenu"] === true
+          ? commandLabel(trans, trans.__("Submit a Script…"), args)
+          : trans.__("Run with sbatch…"),
       caption: trans.__("Submit a script as a Slurm job"),
       // In the context menu, only for a script.
       isVisible: ({ isContext }) => isContext !== true || selectedScript(app) !== "",

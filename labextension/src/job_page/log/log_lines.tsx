@@ -74,9 +74,31 @@ const Line = React.memo(function Line({
   );
 });
 
+interface IDrawnLinesProps extends Pick<ILinesProps, "lines" | "first" | "found" | "marked"> {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The lines of a part of the log. */
+function DrawnLines(props: IDrawnLinesProps): React.ReactElement {
+  const { lines, first, found, marked, from, to } = props;
+  return (
+    <>
+      {lines.slice(from, to).map((line, index) => (
+        <Line
+          key={first + from + index}
+          line={line}
+          marked={marked}
+          isFound={first + from + index === found}
+        />
+      ))}
+    </>
+  );
+}
+
 /** Wrapped lines have different heights: the last ones are drawn, all of them. */
 export function WrappedLines(props: ILinesProps): React.ReactElement {
-  const { label, lines, first, follows, found, marked, scrolled, reached } = props;
+  const { label, lines, first, follows, found, scrolled, reached } = props;
   const box = React.useRef<HTMLDivElement>(null);
   const from = Math.max(
     0,
@@ -105,20 +127,13 @@ export function WrappedLines(props: ILinesProps): React.ReactElement {
         }
       }}
     >
-      {lines.slice(from, from + MAX_WRAPPED_LINES).map((line, index) => (
-        <Line
-          key={first + from + index}
-          line={line}
-          marked={marked}
-          isFound={first + from + index === found}
-        />
-      ))}
+      <DrawnLines {...props} from={from} to={from + MAX_WRAPPED_LINES} />
     </div>
   );
 }
 
 export function Lines(props: ILinesProps): React.ReactElement {
-  const { label, lines, first, follows, found, marked, scrolled, reached } = props;
+  const { label, lines, first, follows, found, scrolled, reached } = props;
   const box = React.useRef<HTMLDivElement>(null);
   const before = React.useRef(first);
   const view = React.useRef({ top: 0, height: 0 });
@@ -189,14 +204,7 @@ export function Lines(props: ILinesProps): React.ReactElement {
     >
       <div className="jp-Slurm-allLines" style={{ height: lines.length * LINE_HEIGHT }}>
         <div className="jp-Slurm-drawn" style={{ top: from * LINE_HEIGHT }}>
-          {lines.slice(from, to).map((line, index) => (
-            <Line
-              key={first + from + index}
-              line={line}
-              marked={marked}
-              isFound={first + from + index === found}
-            />
-          ))}
+          <DrawnLines {...props} from={from} to={to} />
         </div>
       </div>
     </div>

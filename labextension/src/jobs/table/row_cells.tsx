@@ -12,21 +12,13 @@ import {
 import * as React from "react";
 
 import { hasParts } from "../../common/api/records";
+import { countText, taskCounts } from "../../common/array_labels";
 import { isAllowed } from "../../common/job_states";
 import { jobName, jobState, jobTimes, problemText } from "../../common/labels";
 import { actingText } from "../actions/action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
-import {
-  countText,
-  listFacts,
-  markOf,
-  markText,
-  reasonLines,
-  taskCounts,
-  timeShare,
-  timeText,
-} from "./row_texts";
+import { listFacts, markOf, markText, reasonLines, timeShare, timeText } from "./row_texts";
 import type { IRow, JobsTable } from "./table_model";
 
 /** What the cells of a row are drawn from. */

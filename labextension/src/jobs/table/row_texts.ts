@@ -1,54 +1,11 @@
-/** Texts of a row: the time, the tasks of an array by state, the reason, and the second line of a narrow list. No DOM. */
+/** Texts of a row: the time, the reason, and the second line of a narrow list. No DOM. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../../common/api/objects";
+import { countsText } from "../../common/array_labels";
 import { formatDuration } from "../../common/format";
-import { isFinished, isReleased, stateKind, type StateKind } from "../../common/job_states";
+import { isFinished, isReleased, stateKind } from "../../common/job_states";
 import { jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
-
-/** The kinds of states in the order in which the tasks of an array are counted. */
-const COUNTED = ["done", "failed", "running", "pending", "cancelled", "unknown"] as const;
-
-/** Number of tasks of a kind. */
-export type KindCount = readonly [StateKind, number];
-
-/** Return the number of tasks of an array for each kind of state that occurs; empty for any other job. */
-export function taskCounts({ tasks }: IJob): readonly KindCount[] {
-  const counts = new Map<StateKind, number>();
-  for (const [state, count] of Object.entries(tasks ?? {})) {
-    const kind = stateKind(state);
-    counts.set(kind, (counts.get(kind) ?? 0) + count);
-  }
-  return COUNTED.flatMap((kind): readonly KindCount[] => {
-    const count = counts.get(kind) ?? 0;
-    return count > 0 ? [[kind, count]] : [];
-  });
-}
-
-/** Return the number of tasks of a kind in words. */
-export function countText(trans: TranslationBundle, [kind, count]: KindCount): string {
-  switch (kind) {
-    case "done":
-      return trans._n("%1 done", "%1 done", count);
-    case "failed":
-      return trans._n("%1 failed", "%1 failed", count);
-    case "running":
-      return trans._n("%1 running", "%1 running", count);
-    case "pending":
-      return trans._n("%1 pending", "%1 pending", count);
-    case "cancelled":
-      return trans._n("%1 cancelled", "%1 cancelled", count);
-    default:
-      return trans._n("%1 unknown", "%1 unknown", count);
-  }
-}
-
-/** Return the number of tasks of an array for each kind of state, in words. */
-export function countsText(trans: TranslationBundle, job: IJob): string {
-  return taskCounts(job)
-    .map((count) => countText(trans, count))
-    .join(", ");
-}
 
 /** Return the reason of a task in words: the agent explains jobs only, and most tasks have one of these reasons. */
 function taskReason(trans: TranslationBundle, { reason, exit_code }: IJob): string | null {
