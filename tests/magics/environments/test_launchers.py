@@ -125,7 +125,7 @@ def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str
     )
     request = kernel.begin(f"%%sbatch -p devwork -n 3 --mem-per-cpu 100M launcher=srun as=bars\n{cell}")
     shown = kernel.end(request).display
-    wait_for(lambda: "20/20" in kernel.text(shown), "the bar, before its line has an end")
+    wait_for(lambda: kernel.html(shown).count("20/20") >= 3, "the bars of all ranks, before their lines have an end")
     go.touch()
     kernel.ok("bars.wait()")
     assert kernel.value("bars.stderr.count(chr(10))") == "3"  # one line for each rank
