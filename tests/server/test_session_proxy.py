@@ -236,6 +236,18 @@ async def test_a_ticket_is_good_for_one_session_and_a_cookie_for_none(
         assert "~" not in answer.headers["Location"], "to the address that asks for a login"
 
 
+def test_the_use_of_a_session_is_activity_of_the_server(browser: httpx.Client, session: dict[str, Any]) -> None:
+    def last_activity() -> str:
+        told: dict[str, str] = browser.get("/user/ana/api/status", params={"no_track_activity": "1"}).json()
+        return told["last_activity"]
+
+    path = opened(browser, session["session"]["path"])
+    before = last_activity()
+    assert before == last_activity()
+    assert browser.get(path + "api").status_code == 200
+    assert last_activity() > before
+
+
 def test_who_trusts_the_nodes_can_share_the_origin(
     start_jupyter: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:

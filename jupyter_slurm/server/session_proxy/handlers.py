@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
 import httpx
 from jupyter_core.utils import ensure_async
 from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server_proxy.handlers import ProxyHandler
 from tornado import httpclient, httputil, web
 from tornado.iostream import StreamClosedError
-from tornado.websocket import WebSocketClientConnection, WebSocketError
+from tornado.websocket import WebSocketClientConnection, WebSocketError, WebSocketHandler
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.agent_access import AgentAccess
@@ -59,7 +59,7 @@ _PAGE = """<!DOCTYPE html>
 _GONE_TEXT = "This session has ended or is not yours."
 
 
-class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
+class SessionHandler(WebSocketHandler, JupyterHandler):
     """Forwards a request to a session, and streams the answer back."""
 
     auth_resource = "jupyter-slurm"
@@ -71,7 +71,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         self._task: asyncio.Future[None] | None = None
         self._remote_socket: WebSocketClientConnection | None = None
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # type: ignore[override]  # with the option of JupyterHandler's it has another form
         """Check that the user may run programs on this server, and that no page of another site sends the request."""
         if self.path_args[1]:
             self._use_ticket(self.path_args[0], self.path_args[1][1:])
@@ -104,7 +104,9 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self.redirect(self.request.uri)
 
     @web.authenticated
-    async def get(self, key: str, ticket: str | None, rest: str | None) -> None:
+    async def get(  # type: ignore[override]  # the decorator returns an awaitable
+        self, key: str, ticket: str | None, rest: str | None
+    ) -> None:
         """Forward a GET request, or open a WebSocket."""
         if not self._is_websocket:
             await self._serve(key, rest)
@@ -155,11 +157,11 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             return
         await self._serve(key, rest)
 
-    def check_origin(self, origin: str | None = None) -> bool:
+    def check_origin(self, origin: str = "") -> bool:
         """Return whether a page of this server sends the request, or with a ticket a sandboxed page."""
         if self._ticket:
             return bool(self.request.headers.get("Origin", "null") == "null")
-        return bool(super().check_origin(origin))
+        return JupyterHandler.check_origin(self)
 
     def check_xsrf_cookie(self) -> None:
         """Check that a page of this server sends the request: by the XSRF token, or by Fetch Metadata."""
@@ -229,7 +231,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
                 await self._pass_back(route, answer)
         except (httpx.TransportError, TunnelUnproven) as error:
             if self._headers_written:  # a partial answer must not look complete
-                self.request.connection.stream.close()
+                self.request.connection.stream.close()  # type: ignore[union-attr]  # it is that of a server
                 return
             raise web.HTTPError(502, _NO_ANSWER_TEXT) from error
 
@@ -329,6 +331,10 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self._remote_socket.close()
 
     # Helpers ----------------------------------------------------------------------------------------------------
+
+    def _record_activity(self) -> None:
+        """Count as activity of this server, so that it does not stop because of idleness."""
+        self.settings.setdefault("last_activity_times", {})["jupyter-slurm"] = datetime.now(UTC)
 
     @property
     def _is_websocket(self) -> bool:
