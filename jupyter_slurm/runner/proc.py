@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
@@ -30,6 +31,7 @@ LISTEN, TIME_WAIT = "0A", "06"  # states of a socket
 _DEFAULT_JOB_NAMES = ("allocation", "jupyter")  # of allocations and sessions
 _MAX_PORT_TRIES = 200
 _END_TIMEOUT_S = 10.0  # seconds to end after SIGTERM
+_END_CHECK_S = 0.25  # seconds between two checks whether descendants are left
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,15 +57,21 @@ def dying_with_us(number: int = signal.SIGTERM) -> Callable[[], Any]:
     return lambda: libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def end_process(process: Any) -> None:
-    """End a child and its descendants, by force if necessary."""
+def end_process(process: Any, alone: float = _END_TIMEOUT_S) -> None:
+    """End a child and its descendants, by force if necessary.
+
+    Parameters
+    ----------
+    process : subprocess.Popen or None
+        The child.
+    alone : float
+        Seconds to end by itself if it has no descendants, which are processes of the user that may save their work.
+    """
     if process is None or process.poll() is not None:
         return
     left = family(process.pid)
     process.terminate()
-    try:
-        process.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+    if not _ends_by_itself(process, alone):
         left.update(family(process.pid))
         process.kill()
         process.wait()
@@ -71,6 +79,18 @@ def end_process(process: Any) -> None:
         if _stat(pid)[1:] == (begun,):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _ends_by_itself(process: Any, alone: float) -> bool:
+    """Return whether a child has ended in time after SIGTERM."""
+    begun = time.monotonic()
+    while time.monotonic() < begun + _END_TIMEOUT_S:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_CHECK_S)
+            return True
+        if time.monotonic() > begun + alone and len(family(process.pid)) < 2:
+            return False
+    return False
 
 
 def describe_exit(code: int) -> str:

@@ -50,6 +50,7 @@ _EARLY_POLL_S, _NEAR_POLL_S = (
     0.005,
 )  # seconds between two checks: before Jupyter has written its file, and then until it answers
 _MAX_ANSWER_TIMEOUT_S = 30.0  # seconds for an answer
+_END_ALONE_S = 2.0  # seconds to end after SIGTERM without kernels and terminals
 _BUSY_CPU_SHARE = 0.05  # share of a CPU; a kernel that waits for input uses less
 _NOT_ITS_OWN = (
     *("JPY_", "JUPYTERHUB_", "NOTEBOOK_", "JUPYTER_TOKEN", "JUPYTER_PORT", "JUPYTER_RUNTIME_DIR"),
@@ -333,7 +334,7 @@ class JupyterServer:
         return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
 
     def end(self) -> None:
-        """End the server and its kernels."""
-        proc.end_process(self.process)
+        """End the server and its kernels. Without kernels, extensions that are slow to end are not waited for."""
+        proc.end_process(self.process, alone=_END_ALONE_S)
         if not self.keeps:
             _remove(self.place)  # the token is no longer needed

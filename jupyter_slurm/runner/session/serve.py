@@ -4,7 +4,8 @@ The server is the newest Jupyter of this Python, or the command of the record (`
 node's loopback, on a port that it binds itself, under the constant address of its session. The token is in a file that
 only this user can read, and Jupyter reads it from another such file. Once the server answers, ``served.json`` in the
 job directory contains its address. The session ends with its job, by itself, or after the time without use in the
-record. ``end.json`` then says why.
+record. ``end.json`` then says why. After SIGTERM it says only that the server has ended, so that nobody has to
+wait for Slurm.
 
 ``python serve.py --check`` checks whether this Python has Jupyter: exit code 0, or 3 and the missing package.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -68,10 +70,21 @@ class SessionRun:
         self.served: dict[str, object] = {}
         self.idle = float(place.job["session"]["idle"])
         self.before, self.ready = self._unused_before(), time.monotonic()
+        # A sleep goes on after a signal; a wait for this pipe does not.
+        self._wake, wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._stop)
 
     def _stop(self, *_: Any) -> None:
         self.is_ending = True
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, at most until a signal."""
+        select.select([self._wake], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
 
     def run(self) -> int:
         """Serve until the end; return the exit code of the job."""
@@ -84,6 +97,8 @@ class SessionRun:
                 self._write_served(server, self._door(server.port))
             return self._watch(server)
         except SessionStartError as error:
+            if self.is_ending:
+                return self._terminate(server)  # the signal has reached the server, too
             lacks = {"lacks": "jupyter"} if isinstance(error, jupyter.NoJupyter) else {}
             return self._give_up(str(error), error.hint, **lacks)
         except OSError as error:
@@ -111,7 +126,7 @@ class SessionRun:
                 )
             if time.monotonic() > began + _MEASURE_DELAY_S:
                 self._measure()
-            time.sleep(server.pause)
+            self._pause(server.pause)
         return not self.is_ending
 
     def _measure(self) -> None:
@@ -192,10 +207,16 @@ class SessionRun:
                     server.end()
                     self.place.end(0, session={"idle": self.idle})
                     return 0
-            time.sleep(_CHECK_INTERVAL_S)
+            self._pause(_CHECK_INTERVAL_S)
             self._measure()
-        server.end()
-        return 143  # Slurm reports the reason
+        return self._terminate(server)
+
+    def _terminate(self, server: Any) -> int:
+        """End the server after SIGTERM. The marker says so without a reason, which only Slurm knows."""
+        if server is not None:
+            server.end()
+        self.place.end(143, terminated=True)
+        return 143
 
 
 def main() -> int:

@@ -90,6 +90,7 @@ class JobActions:
         if task is None and signal is None:
             parts[0].submission.is_growing = False
         for part in parts:
+            part.slurm.is_cancel_requested |= task is None and signal is None
             is_named = entry.part is None and reference != entry.key
             target = reference if is_named else str(part.task_view(task).id)
             await self._cancel_one(part, target, signal, task)
@@ -221,6 +222,8 @@ class JobActions:
                 for case in some:
                     if progress.act == "cancel" and case.task is None:
                         self._tracker.parts(case.entry)[0].submission.is_growing = False
+                        for entry in case.targets.values():
+                            entry.slurm.is_cancel_requested = True
                 begun = time.monotonic()
                 await self._run_command(progress.act, targets, minutes)
                 size = _next_size(size, time.monotonic() - begun)

@@ -45,6 +45,7 @@ class EndMarker(TypedDict, total=False):
     time: object
     restarts: object
     interrupted: object
+    terminated: object
     with_allocation: object
     session: object
     ranks: object

@@ -136,6 +136,8 @@ class SlurmView:
         Whether the tasks in the job directory were read; ``tasks_saved`` is the time of the last write.
     clock_offset : float
         Seconds by which the cluster's clock is ahead of the agent's.
+    is_cancel_requested : bool
+        Whether this agent was asked to cancel the whole job.
     """
 
     latest: JobRecord | None = None
@@ -152,6 +154,7 @@ class SlurmView:
     tasks_read: bool = False
     tasks_saved: float = 0.0
     clock_offset: float = 0.0
+    is_cancel_requested: bool = False
 
     def lose_sight(self, now: float) -> None:
         """Record that the state is unknown since ``now``."""

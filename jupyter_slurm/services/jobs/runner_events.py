@@ -108,6 +108,8 @@ class RunnerEvents:
             await tracker.finish(entry)
         elif now - self._late.setdefault(sign[0], now) < _EVENT_MAX_AGE_S and await self._is_awaited(entry):
             del self._handled[sign[0]]  # read again
+        else:
+            self._request_poll()  # it ended by a signal, whose reason Slurm knows
 
     async def _is_awaited(self, entry: TrackedJob) -> bool:
         """Return whether an end marker, which was written before its sign, has not appeared: NFS keeps directories."""

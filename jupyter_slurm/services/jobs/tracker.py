@@ -308,10 +308,11 @@ class Tracker:
         try:
             marker = await read_untrusted(self.client.transport, entry.folder.end_marker(None))
             code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
-            interrupted = bool(marker.get("interrupted"))
+            interrupted = bool(marker.get("interrupted") or marker.get("terminated"))
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return False
-        if not math.isfinite(at):
+        is_reason_known = entry.slurm.is_cancel_requested or not marker.get("terminated")
+        if not math.isfinite(at) or not is_reason_known:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False

@@ -217,6 +217,37 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
 
 
 @pytest.mark.here_only(HERE)
+async def test_the_end_of_a_stopped_one_is_known_from_its_runner_before_slurm_tells(
+    desk: Any, launched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-m", "http.server", "--bind", "{host}", "{port}"]
+    stopped, elsewhere = [await launched("-p", "arandu", command=command) for _ in range(2)]
+    cluster = desk.core.cluster(desk.id)
+    await cluster.poller.stop()
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.client, "describe", _nothing)  # from here on, only the runners tell
+        subprocess.run(["scancel", elsewhere["id"]], env=desk.env, check=True)
+        told = await desk.core.sessions.end(desk.id, stopped["key"])
+        assert (told["state"], told["session"]["state"], told["error"]) == ("CANCELLED", "ended", None)
+        marker = Path(elsewhere["folder"], "end.json")
+        async with asyncio.timeout(60):
+            while not marker.exists():
+                await asyncio.sleep(0.1)
+        assert json.loads(marker.read_text())["terminated"]
+        assert not await cluster.tracker.read_end(cluster.tracker.entries[elsewhere["key"]])
+        # The signal may come at a time limit or a preemption, too.
+        assert (await desk.job(elsewhere["key"]))["state"] == "RUNNING"
+    async with asyncio.timeout(60):
+        while not (await desk.job(elsewhere["key"]))["finished"]:
+            await cluster.tracker.poll()
+    assert [(await desk.job(told["key"]))["state"] for told in (stopped, elsewhere)] == ["CANCELLED", "CANCELLED"]
+
+
+async def _nothing(*_: Any) -> list[Any]:
+    return []
+
+
+@pytest.mark.here_only(HERE)
 async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: Any, launched: Any) -> None:
     killed, over, unused = await asyncio.gather(
         launched("-p", "arandu", name="killed"),
