@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["encode"]
+__all__ = ["encode", "encode_in_slices"]
 
+_ITEMS_AT_ONCE = 100
+_BYTES_AT_ONCE = 64 << 10
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
@@ -18,6 +21,57 @@ def encode(value: Any) -> bytes:
         return _ENCODER.encode(value).encode("ascii")
     except ValueError:  # one job's invalid values must not hide all other jobs from a browser
         return _ENCODER.encode(_told(value)).encode("ascii")
+
+
+async def encode_in_slices(value: Any) -> bytes:
+    """Return the same JSON; the event loop has its turn while much is encoded.
+
+    A thread would not help: the encoder does not let other threads run until it is done.
+    """
+    if not _is_large(value):
+        return encode(value)
+    pieces, size = [], 0
+    for piece in _pieces(value):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _BYTES_AT_ONCE:
+            size = 0
+            await asyncio.sleep(0)
+    return b"".join(pieces)
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """Yield JSON in pieces of some hundred items at most."""
+    if not _is_large(value):
+        yield encode(value)
+    elif isinstance(value, Mapping):
+        mark = b"{"
+        for name, each in list(value.items()):  # meanwhile it may change
+            yield mark + encode({name: 0})[1:-2]
+            yield from _pieces(each)
+            mark = b","
+        yield b"}"
+    else:
+        mark = b"["
+        for at in range(0, len(value), _ITEMS_AT_ONCE):
+            some = value[at : at + _ITEMS_AT_ONCE]
+            for one in [[each] for each in some] if _is_large(some) else [some]:
+                yield mark
+                if len(one) == 1:
+                    yield from _pieces(one[0])
+                else:
+                    yield encode(one)[1:-1]
+                mark = b","
+        yield b"]"
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether a list or an object, or one within, has many items."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return len(value) > _ITEMS_AT_ONCE or any(map(_is_large, value))
 
 
 def _told(value: Any) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote_to_bytes
 from jupyter_slurm._version import __version__
 from jupyter_slurm.agent.api.http_server import Connection
 from jupyter_slurm.agent.api.schema import Document, Operation
-from jupyter_slurm.agent.json_encoding import encode
+from jupyter_slurm.agent.json_encoding import encode, encode_in_slices
 from jupyter_slurm.errors import SlurmError, UsageError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Exchange:
             if isinstance(reply.content, bytes):
                 self._complete(reply.status, reply.media_type, reply.content)
             else:
-                self._complete(reply.status, "application/json", encode(reply.content))
+                self._complete(reply.status, "application/json", await encode_in_slices(reply.content))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
             self._fail(error)
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from jupyter_slurm.agent.api.app import Exchange, problem
-from jupyter_slurm.agent.json_encoding import encode
+from jupyter_slurm.agent.json_encoding import encode_in_slices
 
 __all__ = ["HEARTBEAT_S", "Event", "latest_only", "send_events"]
 
@@ -24,8 +24,8 @@ _SEND_TIMEOUT_S = 60.0
 Event = tuple[str, Mapping[str, object]]
 
 
-def _frame(event: str, data: object) -> str:
-    return f"event: {event}\ndata: {encode(data).decode('ascii')}\n\n"
+async def _frame(event: str, data: object) -> str:
+    return f"event: {event}\ndata: {(await encode_in_slices(data)).decode('ascii')}\n\n"
 
 
 async def send_events(
@@ -61,7 +61,7 @@ async def send_events(
             if not upcoming.done():
                 await _send(exchange, ":\n\n", deadline)
                 continue
-            (text, is_last), upcoming = _frame_of(upcoming), None
+            (text, is_last), upcoming = await _frame_of(upcoming), None
             if text:
                 await _send(exchange, text, deadline)
             if is_last:
@@ -82,14 +82,14 @@ async def send_events(
             exchange.end()
 
 
-def _frame_of(upcoming: asyncio.Future[Event]) -> tuple[str, bool]:
+async def _frame_of(upcoming: asyncio.Future[Event]) -> tuple[str, bool]:
     """Return the text of an event from the source, and whether it ends the stream."""
     try:
-        return _frame(*upcoming.result()), False
+        return await _frame(*upcoming.result()), False
     except StopAsyncIteration:
         return "", True
     except Exception as error:  # noqa: BLE001 - the status is sent: the stream itself must say what went wrong
-        return _frame("error", problem(error)[1]), True
+        return await _frame("error", problem(error)[1]), True
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:

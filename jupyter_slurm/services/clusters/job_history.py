@@ -39,7 +39,8 @@ _LAG_S = 600.0  # accounting may learn of a job so late
 _MAX_JOBS = 5000
 _MAX_STORED_TASKS = 200
 _FORGOTTEN_S = 30 * _DAY_S  # details of a job that was never seen again
-_YIELD_JOBS = 500
+_SET_BACK_S = 60.0  # seconds by which the clock of the cluster was set back
+_YIELD_ROWS = 500
 _PREFIX = "slurm-"  # of keys in the index: no submission key begins so
 _TEXTS = ("reason", "partition", "account", "qos", "user", "nodes", "tres")
 _OPTIONAL_TEXTS = ("name", "comment", "stdout", "stderr", "work_dir")
@@ -78,7 +79,7 @@ class JobHistory:
         self._due = self._asked = -math.inf
         self._polled: float | None = None
         self._since: float | None = None  # by the clock of the cluster
-        self._skew: float | None = None  # seconds to add to the clock of this computer
+        self._compared: tuple[float, float] | None = None  # one moment by the clock of the cluster, and by ``clock``
         self._stored: dict[str, object] = {}
         self._details: dict[tuple[int, int | None], JobRecord] = {}
         self._is_recalled = False
@@ -132,7 +133,7 @@ class JobHistory:
 
     async def _update(self, *, is_asked: bool) -> None:
         try:
-            await self._measure_skew()
+            await self._read_clock()
             if not self._is_recalled:
                 await self._recall()
             if is_asked:
@@ -142,16 +143,26 @@ class JobHistory:
         finally:
             self._task = None
 
-    async def _measure_skew(self) -> None:
+    async def _read_clock(self) -> None:
+        """Compare the clock of the cluster with one that nobody sets."""
+        before = self._cluster_now()
         with contextlib.suppress(SlurmError, ValueError):
-            self._skew = await cluster_time(self._client.transport) - self._tracker.clock()
+            now = await cluster_time(self._client.transport)
+            self._compared = (now, self._clock())
+            if before is not None and before - now > _SET_BACK_S:
+                self._since = None  # jobs may have been dropped by the wrong time: ask for all of them again
+
+    def _cluster_now(self) -> float | None:
+        """Return the time of the cluster; None if not known. The clock of this computer may be set at any moment."""
+        return None if self._compared is None else self._compared[0] + self._clock() - self._compared[1]
 
     # -- accounting
 
     async def _ask(self) -> None:
         self._asked = self._clock()
         self._due = self._asked + _PERIOD_S
-        now = self._tracker.clock() + (self._skew or 0.0)
+        known = self._cluster_now()
+        now = self._tracker.clock() if known is None else known
         since = now - self._kept_s if self._since is None else self._since
         try:
             records = await self._client.accounting.recent(since, await self._client.version())
@@ -161,17 +172,21 @@ class JobHistory:
             else:
                 log.info("accounting has no history of %s now: %s", self._tracker.name, error.message)
             return
-        self._since = now - _LAG_S
+        if known is not None:
+            self._since = now - _LAG_S
         await self._add(records)
 
     async def _add(self, records: Iterable[JobRecord]) -> None:
         """Add the newest finished jobs that the tracker does not have."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
-        for record in records:
+        async for record in in_slices(records):
             groups[record.id.job].append(record)
         newest = sorted(groups.values(), key=lambda rows: rows[0].submit_time or 0, reverse=True)
-        for place, rows in enumerate(newest[:_MAX_JOBS]):
-            if place % _YIELD_JOBS == _YIELD_JOBS - 1:
+        left = _YIELD_ROWS
+        for rows in newest[:_MAX_JOBS]:
+            left -= len(rows)
+            if left < 0:
+                left = _YIELD_ROWS
                 await asyncio.sleep(0)
             if all(row.state.is_finished for row in rows) and not all(map(is_refused, rows)):
                 self._add_job(rows)
@@ -230,7 +245,8 @@ class JobHistory:
 
     def _is_recent(self, moment: float) -> bool:
         """Return whether a time of the cluster is within the period; True if its clock is not known."""
-        return self._skew is None or moment >= self._tracker.clock() + self._skew - self._kept_s
+        now = self._cluster_now()
+        return now is None or moment >= now - self._kept_s
 
     def _drop_old(self) -> None:
         """Drop finished jobs that neither the queue nor this history keeps."""
