@@ -35,7 +35,10 @@ _ADD_KERNEL: Final = Operation(
         "type": "object",
         "additionalProperties": False,
         "required": ["words"],
-        "properties": {"words": {"type": "array", "minItems": 1, "maxItems": 256, "items": _TEXT_SCHEMA}},
+        "properties": {
+            "cluster": _TEXT_SCHEMA,  # its ID in the API: a name may be that of another cluster, too
+            "words": {"type": "array", "minItems": 1, "maxItems": 256, "items": _TEXT_SCHEMA},
+        },
     },
     needs_body=True,
     components={},
@@ -81,12 +84,12 @@ class KernelSpecsHandler(_KernelHandler):
     async def post(self) -> None:
         """Add a kernelspec."""
         try:
-            words = _ADD_KERNEL.read_body(self.request.body)["words"]
+            asked = _ADD_KERNEL.read_body(self.request.body)
             await self._access.register()  # the request may mean the cluster of this server
         except SlurmError as error:
             self.send_problem(error)
             return
-        await self._answer_with(lambda: _as_dict(kernelspecs.add(words)), 201)
+        await self._answer_with(lambda: _as_dict(kernelspecs.add(asked["words"], cluster_id=asked.get("cluster"))), 201)
 
 
 class KernelSpecHandler(_KernelHandler):

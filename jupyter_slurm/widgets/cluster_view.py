@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.cluster_names import shown_name
 from jupyter_slurm.client.clusters.resources import request_resources
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
@@ -28,7 +29,7 @@ class ClusterView(WidgetPanel):
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._feed = cluster, cluster_feed(cluster)
-        self._name = str(cluster.client.get(cluster.path())["name"])
+        self._name = shown_name(cluster)
         self._resources = request_resources(cluster)
         self._refreshed_at = time.monotonic()
         self._free, self._tables = html(width="100%"), html(width="100%")

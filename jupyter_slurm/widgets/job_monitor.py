@@ -9,6 +9,7 @@ import ipywidgets
 
 from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.clusters.cluster_names import shown_name
 from jupyter_slurm.client.jobs.actions import act
 from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.render.job_card import is_finished, title
@@ -53,7 +54,7 @@ class JobMonitor(LiveJobs):
 
     def __init__(self, cluster: Cluster, *, rows: int = _INITIAL_ROWS, finished: int = _FINISHED_ROWS) -> None:
         self._limit, self._finished = max(1, rows), max(0, finished)
-        self._name = escape(str(cluster.client.get(cluster.path())["name"]))
+        self._name = escape(shown_name(cluster))
         self._head, self._rest = html(), html()
         self._filter = text("", placeholder="Filter: name, number, state …", continuous_update=True)
         self._filter.observe(lambda _: self.changed(), "value")

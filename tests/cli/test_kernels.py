@@ -128,6 +128,44 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
 
 
 @pytest.mark.slurm
+def test_clusters_of_one_name_are_meant_by_their_ids(
+    slurm: Slurm, cluster: EmbeddedCluster, new_cluster: Callable[..., EmbeddedCluster], tmp_path: Path
+) -> None:
+    name, other = cluster.name, new_cluster()
+    assert "sbatch has no option --bad" in slurm("launch", name, "--bad", **cluster.env()).stderr, (
+        "without a profile of that name, the ClusterName means the Slurm of this computer"
+    )
+    _profile(tmp_path, name, host="127.0.0.1", port=1)  # a port without a listener
+    launched = slurm("launch", name, "--mem=1G", **cluster.env())
+    assert "127.0.0.1" in launched.stderr, "a profile's name means the profile, as in `kernel add` and `--cluster`"
+    line = ("--gpus=1", "--time=20:00")
+    for first, env, words in (
+        ([name], cluster.env(), [name, *line]),
+        (["local"], cluster.env(), [*line]),
+        ([], other.env(), [*line]),
+        (["local"], other.env(), [*line]),
+    ):
+        added = slurm("kernel", "add", *first, *line, **env)
+        assert added.returncode == 0, added.stderr
+        kernels = json.loads(slurm("kernel", "list", "--json").stdout)
+        assert words in [one["words"] for one in kernels]
+    assert [one["display_name"] for one in kernels] == [
+        f"{name} · 1 GPU · 20 min",
+        f"{name} · 1 GPU · 20 min (2)",
+        f"{name} · 1 GPU · 20 min · {other.slurm_conf.parent}",
+    ]
+    assert f"SLURM_CONF={other.slurm_conf}" in slurm("kernel", "list").stdout
+
+    submitted = other.run("sbatch", "--parsable", "-o/dev/null", "--wrap=sleep 600").stdout.strip()
+    (known,) = json.loads(slurm("jobs", "--json", **other.env()).stdout)
+    for env in (cluster.env(), {}):
+        (job,) = json.loads(slurm("jobs", "--cluster", known["cluster"], "--json", **env).stdout)
+        assert (job["cluster"], job["id"]) == (known["cluster"], submitted)
+    unknown = slurm("jobs", "--cluster", "local-0", **cluster.env())
+    assert "There is no cluster 'local-0' on this computer." in unknown.stderr
+
+
+@pytest.mark.slurm
 def test_a_notebook_runs_on_a_kernel_that_was_added(
     slurm: Slurm, jupyter: dict[str, str], cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,8 @@ def _running_clusters(args: argparse.Namespace) -> Iterator[tuple[AgentClient, s
     with AgentClient.connect(settings, start=False) as client:
         for cluster in client.get("/v1/clusters", timeout=_ANSWER_TIMEOUT_S):
             connection = cluster.get("connection")
-            is_meant = cluster["id"] == named or (named == "local" and connection is None)
+            is_here = connection is None and cluster["slurm_conf"] == (os.environ.get("SLURM_CONF") or None)
+            is_meant = is_here if named == "local" else cluster["id"] == named
             if is_meant and (connection is None or connection["state"] == "connected"):
                 yield client, f"/v1/clusters/{quote(str(cluster['id']), safe='')}"
 

@@ -38,11 +38,14 @@ __all__ = [
     "disconnect",
     "every",
     "is_chosen",
+    "is_local_id",
+    "local",
     "named",
     "overview",
     "registered",
     "use",
     "used_clusters",
+    "with_id",
 ]
 
 _LOGIN_RETRY_INTERVAL_S = 5.0  # seconds between two login attempts in the background
@@ -129,6 +132,11 @@ class Cluster:
             threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()
 
 
+def is_local_id(name: str) -> bool:
+    """Return whether a name is the ID of a Slurm of this computer: no site profile can have such a name."""
+    return name == "local" or name.startswith("local-")
+
+
 def chosen() -> str:
     """Return the name of the chosen cluster; ``local`` for the cluster of the Slurm commands of this machine."""
     return (settings().cluster if _chosen is None else _chosen) or "local"
@@ -162,6 +170,8 @@ def current(*, log_in: bool = True) -> Cluster:
         if here not in _clusters and _chosen is None and not settings().cluster:
             _check_local_slurm()
         return _registered(*here)
+    if is_local_id(name):
+        return local(name)
     return named(name) if log_in else _registered(None, None, name)
 
 
@@ -192,6 +202,31 @@ def _check_local_slurm() -> None:
 def registered(profile: str) -> Cluster:
     """Return the cluster of a site profile, with or without a login."""
     return _registered(None, None, profile)
+
+
+def local(cluster_id: str) -> Cluster:
+    """Return a Slurm of this computer by its ID; ``local``: the one of the Slurm commands of this process.
+
+    Raises
+    ------
+    ConfigError
+        No such cluster is known.
+    """
+    key = (None, None, cluster_id)
+    if cluster_id != "local" and key not in _clusters:
+        client = _agent_client()
+        with contextlib.suppress(UsageError):  # by its ID: this process may have another SLURM_CONF and PATH
+            told: api.Cluster = client.get(f"/v1/clusters/{quote(cluster_id, safe='')}")
+            _clusters[key] = Cluster(client, told["id"])
+    if key in _clusters:
+        return _clusters[key]
+    here = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
+    if cluster_id not in ("local", here.name):
+        raise ConfigError(
+            f"There is no cluster {cluster_id!r} on this computer.",
+            hint="Set SLURM_CONF to its configuration file, and use the name `local`.",
+        )
+    return here
 
 
 def named(profile: str) -> Cluster:
@@ -242,8 +277,17 @@ def overview() -> list[tuple[str, str, Sequence[api.User]]]:
         "/v1/clusters"
     )
     far = [(one["id"], one["connection"]["state"], one.get("users", [])) for one in told if one.get("connection")]
-    names: list[tuple[str, str, Sequence[api.User]]] = [("local", "this computer", []), *far]
+    others = [(one["id"], f"this computer, SLURM_CONF={one['slurm_conf']}") for one in told if _is_other_local(one)]
+    names: list[tuple[str, str, Sequence[api.User]]] = [("local", "this computer", [])]
+    names += [*((name, state, []) for name, state in others), *far]
     return [(name, state + (", in use" if name == chosen() else ""), users) for name, state, users in names]
+
+
+def with_id(name: str) -> Cluster:
+    """Return the cluster of an ID, logged in: that of a site profile, or of a Slurm of this computer."""
+    if name == chosen():
+        return current()
+    return local(name) if is_local_id(name) else named(name)
 
 
 def every() -> list[Cluster]:
@@ -252,21 +296,31 @@ def every() -> list[Cluster]:
     return [Cluster(client, str(one["id"])) for one in client.get("/v1/clusters")]
 
 
-def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:
+def _is_other_local(told: api.Cluster) -> bool:
+    """Return whether a cluster is a Slurm of this computer, but not that of the Slurm commands of this process."""
+    return not told.get("connection") and told["slurm_conf"] != (os.environ.get("SLURM_CONF") or None)
+
+
+def _agent_client() -> AgentClient:
     global _client
-    key = (slurm_conf, path, profile)
+    with _lock:
+        if _client is None:
+            from jupyter_slurm.agent.client.agent_client import AgentClient
+
+            _client = AgentClient.connect(settings())
+        return _client
+
+
+def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:
+    key, client = (slurm_conf, path, profile), _agent_client()
     with _lock:
         if key not in _clusters:
-            if _client is None:
-                from jupyter_slurm.agent.client.agent_client import AgentClient
-
-                _client = AgentClient.connect(settings())
             if profile is not None:
-                _notify_silence(_client)
+                _notify_silence(client)
             asked = {"slurm_conf": slurm_conf, "path": path} if profile is None else {"profile": profile}
-            answer = _client.post("/v1/clusters", json=asked)
+            answer = client.post("/v1/clusters", json=asked)
             python = str(answer.get("python") or "python3")
-            _clusters[key] = Cluster(_client, str(answer["id"]), is_remote=profile is not None, python=python)
+            _clusters[key] = Cluster(client, str(answer["id"]), is_remote=profile is not None, python=python)
         return _clusters[key]
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.clusters.cluster import Cluster, current, named
+from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
@@ -107,7 +107,7 @@ def resources(cluster: str | None = None, *, newer: bool = False) -> Resources:
     SlurmError
         Slurm does not answer, and no earlier answer exists.
     """
-    return request_resources(current() if cluster is None or cluster == "local" else named(cluster), newer=newer)
+    return request_resources(current() if cluster is None else with_id(cluster), newer=newer)
 
 
 def request_resources(cluster: Cluster, *, newer: bool = False) -> Resources:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_slurm.client.clusters.cluster import Cluster, current, named
+from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
@@ -181,7 +181,7 @@ def usage(
     SlurmError
         The cluster has no accounting, or accounting does not answer.
     """
-    return request_usage(current() if cluster is None or cluster == "local" else named(cluster), account, start, end)
+    return request_usage(current() if cluster is None else with_id(cluster), account, start, end)
 
 
 def request_usage(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:

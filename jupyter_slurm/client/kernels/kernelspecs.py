@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, registered
+from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, local, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.kernels.kernel import KEYWORDS, check
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.launch import environment_named, named_in
+from jupyter_slurm.client.sessions.launch import environment_named, is_site_or_id, named_in, own_cluster_name
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request
@@ -61,20 +61,28 @@ class KernelSpec:
         The cluster, options of sbatch and keywords.
     folder : str
         Directory of the kernelspec.
+    slurm_conf : str
+        SLURM_CONF of its Slurm on this computer; empty: not set.
     """
 
     name: str
     display_name: str
     arguments: tuple[str, ...]
     folder: str
+    slurm_conf: str = ""
 
     @property
     def cluster(self) -> str:
         """Return the cluster; empty: that of the Slurm commands of this machine."""
         return named_in(shlex.join(self.arguments))[0] or ""
 
+    @property
+    def address(self) -> tuple[str, str]:
+        """Return what identifies its cluster: kernels of two clusters may have one name and ask for the same."""
+        return self.cluster, self.slurm_conf
 
-def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
+
+def add(arguments: Sequence[str], display_name: str = "", *, cluster_id: str | None = None) -> KernelSpec:
     """Add a remote kernel to Jupyter; no login is needed.
 
     Parameters
@@ -83,6 +91,8 @@ def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
         The name of a cluster, if it is not that of this process; options of sbatch; keywords.
     display_name : str
         Displayed name; by default ``name=``, else a name made from the request.
+    cluster_id : str, optional
+        ID of the cluster in the API, which two clusters of one name do not share; the arguments name none then.
 
     Raises
     ------
@@ -90,33 +100,43 @@ def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
         Such a kernel is not possible.
     """
     named, line = named_in(shlex.join(arguments))
-    cluster, word = _meant(named)
+    if named is not None and cluster_id is not None:
+        raise UsageError(f"The cluster is given twice: {cluster_id} and {named}.", hint="Name the cluster once.")
+    cluster, word, conf = _meant(named) if cluster_id is None else _identified(cluster_id)
     parsed = parse_cell_line(line, _table(cluster), KEYWORDS)
     check(parsed)
     shown = " ".join((display_name or parsed.keywords.get("name") or "").split())
     asked = ([word] if word else []) + shlex.split(line)
-    made = KernelSpec("", shown or _described(cluster, word, parsed), tuple(asked), "")
+    made = KernelSpec("", shown or _described(cluster, word, parsed), tuple(asked), "", conf)
     placed = _placed(made, is_user_kernel=bool(shown))
     if not shown and placed.display_name != made.display_name:  # another request looks the same
-        made = replace(made, display_name=_described(cluster, word, parsed, is_whole=True))
+        whole = _described(cluster, word, parsed, is_whole=True)
+        if conf and any(one.arguments == made.arguments and one.slurm_conf != conf for one in listed()):
+            whole = f"{whole} · {os.path.dirname(conf)}"[:_MAX_DISPLAY_NAME_CHARACTERS]
+        made = replace(made, display_name=whole)
         placed = _placed(made, is_user_kernel=False)
     _write(placed, parsed)
     return placed
 
 
-def _meant(named: str | None) -> tuple[Cluster, str]:
-    """Return the intended cluster, and the word by which it is found again."""
-    own = chosen()
-    if named in (None, own):
-        return current(log_in=False), "" if own == "local" else own
-    try:
-        return registered(str(named)), str(named)
-    except ConfigError:
-        if own == "local" and shutil.which("squeue"):
-            here = current()
-            if named in (here.name, here.client.get(here.path())["name"]):
-                return here, ""
-        raise
+def _meant(named: str | None) -> tuple[Cluster, str, str]:
+    """Return the intended cluster, the word by which it is found again, and its SLURM_CONF on this computer."""
+    wanted = named or chosen()
+    is_own = named is not None and not is_site_or_id(named) and own_cluster_name() == named
+    if is_own or wanted == chosen() == "local":
+        return current(log_in=False), "", os.environ.get("SLURM_CONF") or ""
+    return _identified(wanted)
+
+
+def _identified(cluster_id: str) -> tuple[Cluster, str, str]:
+    """Return the cluster of an ID, the word by which it is found again, and its SLURM_CONF on this computer."""
+    if not is_local_id(cluster_id):
+        return registered(cluster_id), cluster_id, ""
+    cluster = local(cluster_id)
+    conf = str(cluster.client.get(cluster.path())["slurm_conf"] or "")
+    if conf == (os.environ.get("SLURM_CONF") or ""):
+        return cluster, "" if chosen() == "local" else "local", conf
+    return cluster, cluster_id, conf
 
 
 def _table(cluster: Cluster) -> OptionTable:
@@ -178,10 +198,11 @@ def _placed(kernelspec: KernelSpec, *, is_user_kernel: bool) -> KernelSpec:
         shown = kernelspec.display_name if number == 1 else f"{kernelspec.display_name} ({number})"
         folder = _folder(name)
         there = _read(folder)
-        if there is not None and (there.arguments == kernelspec.arguments or is_user_kernel):
-            return KernelSpec(name, shown, kernelspec.arguments, str(folder))
-        if not folder.exists():
-            return KernelSpec(name, shown, kernelspec.arguments, str(folder))
+        is_free = not folder.exists()
+        if there is not None and there.address == kernelspec.address:
+            is_free = is_user_kernel or there.arguments == kernelspec.arguments
+        if is_free:
+            return replace(kernelspec, name=name, display_name=shown, folder=str(folder))
     raise UsageError(
         f"Too many kernels have the name {kernelspec.display_name!r}.", hint="Choose another name with name=…."
     )
@@ -197,8 +218,8 @@ def _write(kernelspec: KernelSpec, parsed: MagicLine) -> None:
         "interrupt_mode": "signal",
         "metadata": {"debugger": language == "python", "kernel_provisioner": {"provisioner_name": PROVISIONER}},
     }
-    if not kernelspec.cluster and (conf := os.environ.get("SLURM_CONF")):
-        spec["env"] = {"SLURM_CONF": conf}  # the Slurm of this machine that was meant
+    if kernelspec.slurm_conf:
+        spec["env"] = {"SLURM_CONF": kernelspec.slurm_conf}  # the Slurm of this machine that was meant
     folder = Path(kernelspec.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +249,16 @@ def listed() -> list[KernelSpec]:
 
 def kernelspecs() -> Table:
     """Return the remote kernels that Jupyter offers on this machine, as a table."""
-    rows = [[one.name, one.display_name, shlex.join(one.arguments)] for one in listed()]
+    found = listed()
+    is_several = len({one.slurm_conf for one in found if not one.cluster}) > 1  # Slurms of this computer
+    rows = [
+        [
+            one.name,
+            one.display_name,
+            shlex.join([*([f"SLURM_CONF={one.slurm_conf}"] if is_several and one.slurm_conf else []), *one.arguments]),
+        ]
+        for one in found
+    ]
     return Table(["NAME", "SHOWN AS", "ASKS FOR"], [[printable(cell) for cell in row] for row in rows])
 
 
@@ -277,8 +307,9 @@ def _read(folder: Path) -> KernelSpec | None:
         provisioner = told["metadata"]["kernel_provisioner"]["provisioner_name"]
         argv, shown = told["argv"], told["display_name"]
         words = argv[argv.index("{connection_file}") + 1 :]
+        conf = str(told.get("env", {}).get("SLURM_CONF") or "")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if provisioner != PROVISIONER or not _NAME.fullmatch(folder.name) or folder.is_symlink():
         return None
-    return KernelSpec(folder.name, str(shown), tuple(map(str, words)), str(folder))
+    return KernelSpec(folder.name, str(shown), tuple(map(str, words)), str(folder), conf)

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
+from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, with_id
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.request import report_warnings
 from jupyter_slurm.client.jobs.upload import submit_once
@@ -19,11 +19,21 @@ from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
+from jupyter_slurm.sites.profile import list_profiles
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["WORDS", "environment_named", "idle_time", "launch", "named_in", "resolve_cluster"]
+__all__ = [
+    "WORDS",
+    "environment_named",
+    "idle_time",
+    "is_site_or_id",
+    "launch",
+    "named_in",
+    "own_cluster_name",
+    "resolve_cluster",
+]
 
 WORDS: dict[str, bool | None] = {
     "dir": True,
@@ -65,18 +75,31 @@ def resolve_cluster(name: str | None) -> Cluster:
     """Return the cluster of a name, logged in; the chosen cluster of this process stays."""
     if name is None or name == chosen():
         return current()
-    own = ""
-    if chosen() == "local" and shutil.which("squeue"):  # a laptop without Slurm has no local cluster
-        here = current()
-        own = here.client.get(here.path())["name"]
-        if name in (here.name, own):
-            return here
+    own = "" if is_site_or_id(name) else own_cluster_name()
+    if own and name == own:
+        return current()
     try:
-        return named(name)
+        return with_id(name)
     except ConfigError as error:
         if own not in ("", "local"):
             error.hint = f"Omit the name: the Slurm of this computer is {own}. {error.hint}"
         raise
+
+
+def is_site_or_id(name: str) -> bool:
+    """Return whether a name identifies a cluster: a site profile, or an ID of a Slurm of this computer.
+
+    The ClusterName of the Slurm of this computer counts only where no site profile has that name.
+    """
+    return is_local_id(name) or name in list_profiles(settings().sites)
+
+
+def own_cluster_name() -> str:
+    """Return the ClusterName of the Slurm of this computer; empty where that is not in use, as on a laptop."""
+    if chosen() != "local" or not shutil.which("squeue"):
+        return ""
+    here = current()
+    return str(here.client.get(here.path())["name"])
 
 
 def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], None] = report_warnings) -> Session:

@@ -45,7 +45,7 @@ export function statusSummary(trans: TranslationBundle, model: IJobsModel): stri
 function linkText(trans: TranslationBundle, model: IJobsModel): string {
   const asking = pendingPrompt(model);
   if (asking) {
-    return trans.__("login to %1 required", asking.cluster);
+    return trans.__("login to %1 required", nameOfCluster(model, asking.cluster));
   }
   const [lost, connecting] = (["lost", "connecting"] as const).map((state) =>
     model.clusters.find(({ connection }) => connection?.state === state),
@@ -137,9 +137,20 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   return model.connection === "connecting" ? trans.__("Connecting…") : "";
 }
 
-/** Return the name of a cluster: of one that needs a login, the name of its profile. */
-export function clusterName({ connection, id, name }: ICluster): string {
-  return connection ? id : (name ?? id);
+/** Return the name of a cluster, different from those of all others; of one that needs a login that of its profile. */
+export function clusterName({ connection, id, label, name }: ICluster): string {
+  return label ?? (connection ? id : (name ?? id));
+}
+
+/** Return the name of the cluster of an ID. */
+export function nameOfCluster({ clusters }: Pick<IJobsModel, "clusters">, wanted: string): string {
+  const found = clusters.find(({ id }) => id === wanted);
+  return found === undefined ? wanted : clusterName(found);
+}
+
+/** Return the name of the cluster of a job; empty where there is only one. */
+export function jobCluster(model: Pick<IJobsModel, "clusters">, { cluster }: IJob): string {
+  return model.clusters.length > 1 ? nameOfCluster(model, cluster) : "";
 }
 
 function pollError(trans: TranslationBundle, cluster: ICluster): string {

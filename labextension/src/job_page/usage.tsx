@@ -4,7 +4,7 @@ import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import { isFinished } from "../common/job_states";
-import { clusterName } from "../common/labels";
+import { nameOfCluster } from "../common/labels";
 import { jobFacts, reportFacts } from "./labels";
 import type { JobPage } from "./model";
 import { Facts, RefreshableResult, useRequest } from "./request_state";
@@ -41,11 +41,10 @@ function Report({ page, job, trans }: IUsageProps): React.ReactElement {
 
 export function Usage(props: IUsageProps): React.ReactElement {
   const { page, job, trans } = props;
-  const known = page.jobs.clusters.find(({ id }) => id === job.cluster);
   return (
     <>
       <h3>{trans.__("Requested")}</h3>
-      <Facts facts={jobFacts(trans, job, known ? clusterName(known) : job.cluster)} />
+      <Facts facts={jobFacts(trans, job, nameOfCluster(page.jobs, job.cluster))} />
       <h3>{trans.__("Used")}</h3>
       <Report {...props} />
       <h3>{trans.__("Usage over time")}</h3>

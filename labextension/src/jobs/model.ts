@@ -27,6 +27,7 @@ import type { Connection, IJobsModel } from "../common/jobs_model";
 import { Model } from "../common/observable_model";
 import { PromptQueue } from "../logins/prompt_queue";
 import type { IJobsApi } from "./api";
+import { labelClusters } from "./cluster_names";
 import { EventSubscription } from "./event_subscription";
 import { PendingActions } from "./actions/pending_actions";
 import { RunningActs } from "./actions/running_acts";
@@ -35,7 +36,6 @@ import { JobStore, MAX_OLDER } from "./store";
 
 /** Time in which changes of many jobs are gathered, in milliseconds. */
 const CHANGE_DELAY_MS = 50;
-
 /** Time for which a restored connection is shown, in milliseconds. */
 const RECONNECTED_SHOWN_MS = 15_000;
 
@@ -369,7 +369,7 @@ export class JobsModel extends Model implements IJobsModel {
   /** Apply the state of a cluster: without a login nothing is known of its jobs. */
   private _applyCluster(cluster: ICluster): void {
     const before = this._clusters.get(cluster.id)?.connection?.state;
-    this._clusters.set(cluster.id, cluster);
+    this._clusters = labelClusters(this._clusters.set(cluster.id, cluster));
     this._pollTimes.note(cluster);
     if (isUnknown(cluster)) {
       this._store.retain((job) => job.cluster !== cluster.id);

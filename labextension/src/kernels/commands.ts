@@ -43,7 +43,7 @@ export function isSlurmKernel(
   return isSlurmProvisioned(specs?.kernelspecs[name]?.metadata);
 }
 
-/** Return a name that says what the kernel of a form has: "devwork · 1 GPU · 1 h". */
+/** Return a name that says what the kernel of a form has: "devwork · 1 GPU · 1 h"; its cluster, where two have one name. */
 export function suggestedName(
   trans: TranslationBundle,
   cluster: ICluster,
@@ -53,7 +53,8 @@ export function suggestedName(
   const count =
     form.gpuType === "" ? trans._n("%1 GPU", "%1 GPUs", gpus) : `${gpus} ${form.gpuType}`;
   return [
-    form.partition || clusterName(cluster),
+    cluster.label ?? "",
+    form.partition || (cluster.label === undefined ? clusterName(cluster) : ""),
     gpus > 0 ? count : "",
     seconds === null || seconds === Infinity ? "" : durationWords(seconds),
   ]

@@ -4,7 +4,7 @@ import type { Kernel } from "@jupyterlab/services";
 
 import type { IJob } from "../common/api/objects";
 import type { IJobsModel } from "../common/jobs_model";
-import { clusterName } from "../common/labels";
+import { nameOfCluster } from "../common/labels";
 import { Model } from "../common/observable_model";
 import { standingOf, type IKernelApi, type IKernelPlace } from "./model";
 import type { IMove, Moves } from "./move_model";
@@ -79,9 +79,8 @@ export class KernelWatch extends Model {
     }
     const { cluster, allocation } = place;
     const isMeant = (job: IJob): boolean => job.cluster === cluster && job.key === allocation;
-    const known = this._jobs.clusters.find(({ id }) => id === cluster);
     return {
-      cluster: known === undefined ? cluster : clusterName(known),
+      cluster: nameOfCluster(this._jobs, cluster),
       job: allocation === null ? null : (this._jobs.jobs.find(isMeant) ?? null),
     };
   }

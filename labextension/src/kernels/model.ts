@@ -1,7 +1,6 @@
 /** Remote kernels: their specifications, and the state of their allocations. No DOM. */
 import type { ICluster, IJob } from "../common/api/objects";
 import { isFinished, stateKind } from "../common/job_states";
-import { clusterName } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
 import { isNearLimit } from "../common/time_limit";
 import { launchRequest } from "../sessions/form_values";
@@ -15,8 +14,9 @@ export interface IKernelSpec {
   readonly display_name: string;
 }
 
-/** The request for a remote kernel: the words of `jupyter slurm kernel add`. */
+/** The request for a remote kernel: the ID of its cluster, and the other words of `jupyter slurm kernel add`. */
 export interface IKernelRequest {
+  readonly cluster: string;
   readonly words: readonly string[];
 }
 
@@ -43,7 +43,7 @@ export function kernelRequest(cluster: ICluster, form: ILaunchForm): IKernelRequ
   const keywords = values.flatMap(([word, value]) =>
     value === undefined ? [] : [`${word}=${value}`],
   );
-  return { words: [clusterName(cluster), ...options, ...keywords] };
+  return { cluster: cluster.id, words: [...options, ...keywords] };
 }
 
 /** Whether kernels with such metadata in their specification are kernels of jupyter_slurm. */

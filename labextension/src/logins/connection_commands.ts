@@ -79,7 +79,7 @@ export function addConnectionCommands(
   const listed = new Set<string>();
   let before = "";
   const listAll = (): void => {
-    const states = model.clusters.map(({ id, connection }) => [id, connection?.state]);
+    const states = model.clusters.map((one) => [one.id, clusterName(one), one.connection?.state]);
     if (JSON.stringify(states) === before) {
       return;
     }

@@ -41,17 +41,19 @@ export function separateFailures(notices: readonly INotice[]): readonly IJob[] {
  * Return the notifications for some changes: a few one by one, many as their number.
  *
  * @param errors - The last line of the error of a job, where it is known.
+ * @param clusterOf - Returns the name of the cluster of a job; empty where there is only one.
  */
 export function describeNotices(
   trans: TranslationBundle,
   notices: readonly INotice[],
   now: number,
   errors: ReadonlyMap<IJob, string> = new Map(),
+  clusterOf: (job: IJob) => string = () => "",
 ): readonly INotification[] {
   const logins = notices.filter(({ prompt }) => prompt !== null);
   const changes = notices.filter(({ prompt }) => prompt === null);
   const one = (notice: INotice): INotification => ({
-    text: noticeText(trans, notice, now, errors),
+    text: noticeText(trans, notice, now, errors, clusterOf),
     type: typeOf([notice]),
     job: notice.job,
     task: notice.kind === "failed" ? (notice.job?.failed_task?.task ?? null) : null,
@@ -66,8 +68,14 @@ export function describeNotices(
   return [...logins.map(one), ...(changes.length > MAX_SEPARATE ? [many] : changes.map(one))];
 }
 
-/** Return the name of a job within a sentence; of one without a name, its number. */
-function jobPhrase(trans: TranslationBundle, job: IJob): string {
+/** Return the name of a job within a sentence, with its cluster where there are several. */
+function jobPhrase(trans: TranslationBundle, job: IJob, cluster: string): string {
+  const phrase = namePhrase(trans, job);
+  return cluster === "" ? phrase : trans.__("%1 on %2", phrase, cluster);
+}
+
+/** Return the name of a job; of one without a name, its number. */
+function namePhrase(trans: TranslationBundle, job: IJob): string {
   const name = jobName(job);
   const short = name.length > MAX_NAME_CHARS ? `${name.slice(0, MAX_NAME_CHARS)}…` : name;
   if (job.session) {
@@ -86,11 +94,11 @@ function failureText(trans: TranslationBundle, job: IJob): string {
     : job.state;
 }
 
-function failedText(trans: TranslationBundle, job: IJob, error: string): string {
+function failedText(trans: TranslationBundle, job: IJob, name: string, error: string): string {
   // The sentence on an exit code says no more than the code. Other ends have a cause that no output shows.
   const isPlain = job.state === "FAILED" && Boolean(job.exit_code);
   const why = isPlain || job.reason_text === "" ? error : job.reason_text;
-  const what = [jobPhrase(trans, job), failureText(trans, job)] as const;
+  const what = [name, failureText(trans, job)] as const;
   return why === ""
     ? trans.__("%1 failed (%2).", ...what)
     : trans.__("%1 failed (%2): %3", ...what, why);
@@ -101,11 +109,12 @@ function noticeText(
   { kind, job, prompt }: INotice,
   now: number,
   errors: ReadonlyMap<IJob, string>,
+  clusterOf: (job: IJob) => string,
 ): string {
   if (job === null) {
     return trans.__("%1 asks for the login to %2.", prompt?.host ?? "", prompt?.cluster ?? "");
   }
-  const name = jobPhrase(trans, job);
+  const name = jobPhrase(trans, job, clusterOf(job));
   switch (kind) {
     case "started":
       return job.nodes === null
@@ -126,8 +135,8 @@ function noticeText(
     case "failed": {
       const tasks = failedTasksText(trans, job);
       return tasks === ""
-        ? failedText(trans, job, errors.get(job) ?? "")
-        : trans.__("%1: %2", jobName(job) || name, tasks);
+        ? failedText(trans, job, name, errors.get(job) ?? "")
+        : trans.__("%1: %2", name, tasks);
     }
     default:
       return stateKind(job.state) === "cancelled" && !isReleased(job)

@@ -10,6 +10,7 @@ import { failedTaskReference } from "../common/array_labels";
 import { createClaim, createTurnRequest } from "../common/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
+import { jobCluster } from "../common/labels";
 import { addToPalette, commandLabel } from "../common/palette";
 import { JobPanel } from "../job_page/page";
 import { openJob } from "../jobs/commands";
@@ -60,7 +61,7 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     const name = `${ID}:${app.serviceManager.serverSettings.baseUrl}`;
     const locks = window.isSecureContext ? navigator.locks : null;
     const api = new AgentApi(app.serviceManager.serverSettings);
-    const display = new Display(app, trans, api, () => model.now, wishes);
+    const display = new Display(app, trans, api, model, wishes);
     const notices = new Notices(model, {
       settings: wishes,
       isHidden: () => document.hidden,
@@ -105,7 +106,7 @@ class Display {
     private readonly _app: JupyterFrontEnd,
     private readonly _trans: TranslationBundle,
     private readonly _api: AgentApi,
-    private readonly _now: () => number,
+    private readonly _model: Pick<IJobsModel, "clusters" | "now">,
     private readonly _wishes: () => Settings,
   ) {}
 
@@ -140,7 +141,9 @@ class Display {
         await errorLine(this._api, job),
       ]),
     );
-    return describeNotices(this._trans, changes, this._now(), new Map(errors));
+    const clusterOf = (job: IJob): string => jobCluster(this._model, job);
+    const { now } = this._model;
+    return describeNotices(this._trans, changes, now, new Map(errors), clusterOf);
   }
 
   private _emit(notifications: readonly INotification[]): void {

@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import { jobName, problemText } from "../common/labels";
+import { jobCluster, jobName, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
 import {
   isolationText,
@@ -147,7 +147,11 @@ export function SessionCard(
           {model.isStopping(job) ? trans.__("Stopping…") : sessionState(trans, job)}
         </span>{" "}
         <span className="jp-Slurm-aside">
-          {[job.id ? trans.__("job %1", job.id) : "", ...sessionFacts(trans, job, model.jobs.now)]
+          {[
+            jobCluster(model.jobs, job),
+            job.id ? trans.__("job %1", job.id) : "",
+            ...sessionFacts(trans, job, model.jobs.now),
+          ]
             .filter((fact) => fact !== "")
             .map((fact, index) => (
               <React.Fragment key={fact}>
@@ -240,6 +244,7 @@ export function Sessions(props: ISessionsProps): React.ReactElement | null {
             {[
               model.isStopping(job) ? trans.__("Stopping…") : sessionState(trans, job),
               job.nodes ?? "",
+              jobCluster(model.jobs, job),
             ]
               .filter((fact) => fact !== "")
               .join(" · ")}

@@ -14,7 +14,10 @@ export const EXTENSION = ".slurm-launch.json";
 const FORMAT = 1;
 
 export interface ITemplate {
-  /** The name of the cluster for users; where the file was copied to, it may have another name, or not exist. */
+  /**
+   * The name of the cluster for users, or its ID where another cluster has that name; where the file was copied to, it
+   * may have another name, or not exist.
+   */
   readonly cluster: string;
   readonly form: ILaunchForm;
 }
@@ -24,7 +27,7 @@ export function templateText(cluster: ICluster, form: ILaunchForm): string {
   const kept = Object.entries(form).filter(([field, value]) => value !== "" && field !== "name");
   const template = {
     slurm_launch: FORMAT,
-    cluster: clusterName(cluster),
+    cluster: cluster.label === undefined ? clusterName(cluster) : cluster.id,
     form: Object.fromEntries(kept),
   };
   return `${JSON.stringify(template, null, 2)}\n`;
@@ -57,13 +60,17 @@ export function readTemplate(text: string): ITemplate | null {
   };
 }
 
-/** Return the cluster of a template; the only cluster, where the name differs. */
+/** Return the cluster of a template; the only cluster, where the name differs; none, where several have the name. */
 export function clusterOf(
   template: ITemplate,
   clusters: readonly ICluster[],
 ): ICluster | undefined {
-  const named = clusters.find((one) => [one.id, clusterName(one)].includes(template.cluster));
-  return named ?? (clusters.length === 1 ? clusters[0] : undefined);
+  const { cluster: wanted } = template;
+  const isMeant = (one: ICluster): boolean => one.id === wanted && !one.connection;
+  const isNamed = (one: ICluster): boolean =>
+    one.label === undefined && clusterName(one) === wanted;
+  const found = clusters.find(isMeant) ?? clusters.find(isNamed);
+  return found ?? (clusters.length === 1 ? clusters[0] : undefined);
 }
 
 /** Save a form as a file at a path of the user's choice; nothing is replaced without a question. */

@@ -8,7 +8,12 @@ import type { IJob } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
 import { CommandIDs } from "../../src/common/identifiers";
 import type { IJobsModel } from "../../src/common/jobs_model";
-import { addKernel, addKernelCommands, type IKernelActs } from "../../src/kernels/commands";
+import {
+  addKernel,
+  addKernelCommands,
+  suggestedName,
+  type IKernelActs,
+} from "../../src/kernels/commands";
 import { KernelWatch } from "../../src/kernels/kernel_watch";
 import { kernelRequest, type IKernelPlace } from "../../src/kernels/model";
 import { KernelItem } from "../../src/kernels/status_item";
@@ -32,7 +37,17 @@ describe("the kernel that a form asks for", () => {
     const form = { ...initialForm(null), gpuType: "a100", env: "torch", name: "Mine" };
     const options = ["--nodes=1", "--cpus-per-task=4", "--mem=16G", "--time=4:00:00"];
     const words = ["--gpus=a100:1", "env=torch", "name=Mine", "idle=1440"];
-    expect(kernelRequest(CLUSTER, form)).toEqual({ words: ["arandu", ...options, ...words] });
+    expect(kernelRequest(CLUSTER, form)).toEqual({
+      cluster: "local",
+      words: [...options, ...words],
+    });
+  });
+
+  it("has the cluster in its name where another one has the same name", () => {
+    const form = { ...initialForm(null), partition: "devwork", time: "1:00:00" };
+    expect(suggestedName(trans, CLUSTER, form)).toBe("devwork · 1 GPU · 1 h");
+    const twin = { ...CLUSTER, label: "arandu (one)" };
+    expect(suggestedName(trans, twin, form)).toBe("arandu (one) · devwork · 1 GPU · 1 h");
   });
 });
 

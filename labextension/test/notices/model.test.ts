@@ -305,6 +305,10 @@ describe("notices", () => {
       "train failed (TIMEOUT): It reached its time limit.",
       "train failed (signal 9): Killed",
     ]);
+    const clusterOf = (): string => "arandu (one)";
+    expect(describeNotices(trans, notices.slice(1, 2), 0, errors, clusterOf)[0]?.text).toBe(
+      "train on arandu (one) failed (TIMEOUT): It reached its time limit.",
+    );
     expect(lastErrorLine("Traceback\n\u001b[31mKeyError\u001b[0m: 'a'\r\n\n")).toBe(
       "KeyError: 'a'",
     );

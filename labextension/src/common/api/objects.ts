@@ -108,6 +108,9 @@ export type ICluster = Pick<ApiSchemas["Cluster"], "id" | "launch" | "gpus"> & {
   /** Absent or null: the cluster needs no login. */
   readonly connection?: IConnection | null;
   readonly users?: readonly IUser[];
+  readonly slurm_conf?: string | null;
+  /** Set by the model of the jobs where another cluster has the same name. */
+  readonly label?: string | undefined;
 };
 
 /** A question of a host on the way to a cluster, or of the agent's own side of the login, to the user. */

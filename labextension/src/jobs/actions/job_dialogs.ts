@@ -7,7 +7,7 @@ import { chooseOne } from "../../common/dialogs";
 import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
-import { jobName } from "../../common/labels";
+import { jobCluster, jobName } from "../../common/labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
 const MAX_CHOICES = 200;
@@ -21,9 +21,7 @@ export async function chooseJob(
 ): Promise<IJob | null> {
   const jobs = model.jobs.filter(({ state }) => isCancellable(state)).slice(0, MAX_CHOICES);
   const name = (job: IJob): string =>
-    [job.id, jobName(job), job.state, model.clusters.length > 1 ? job.cluster : ""]
-      .filter(Boolean)
-      .join(" · ");
+    [job.id, jobName(job), job.state, jobCluster(model, job)].filter(Boolean).join(" · ");
   return chooseOne(title, trans.__("Job"), okLabel, jobs, name);
 }
 

@@ -14,7 +14,14 @@ import * as React from "react";
 import { hasParts } from "../../common/api/records";
 import { countText, taskCounts } from "../../common/array_labels";
 import { isAllowed } from "../../common/job_states";
-import { jobName, jobState, jobTimes, problemText } from "../../common/labels";
+import {
+  jobCluster,
+  jobName,
+  jobState,
+  jobTimes,
+  nameOfCluster,
+  problemText,
+} from "../../common/labels";
 import { actingText } from "../actions/action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
@@ -113,7 +120,8 @@ function ReasonCell({ row, table, trans }: ICellsProps): React.ReactElement {
 function titleOf(column: ColumnId, { row, table, trans }: ICellsProps): string {
   switch (column) {
     case "id":
-      return row.job.cluster;
+    case "cluster":
+      return nameOfCluster(table.model, row.job.cluster);
     case "reason":
       return reasonLines(trans, row.job).join("\n");
     case "time":
@@ -137,6 +145,8 @@ export function Cell(props: ICellsProps & { readonly column: ColumnId }): React.
         return <TimeCell {...props} />;
       case "reason":
         return <ReasonCell {...props} />;
+      case "cluster":
+        return nameOfCluster(table.model, row.job.cluster);
       default:
         return cellText(column, row.job, table.model.now);
     }
@@ -168,8 +178,7 @@ export function ListCells(props: ICellsProps): React.ReactElement {
   const { model } = table;
   const acting = model.pendingAct(job);
   const trouble = table.partsProblem(job);
-  const isMany = model.clusters.length > 1;
-  const facts = listFacts(trans, job, model.now, isMany);
+  const facts = listFacts(trans, job, model.now, jobCluster(model, job));
   const counts = taskCounts(job);
   const title = [...facts, ...reasonLines(trans, job), jobTimes(trans, job)];
   return (
@@ -182,7 +191,11 @@ export function ListCells(props: ICellsProps): React.ReactElement {
       <div role="gridcell" className="jp-Slurm-cell jp-Slurm-name" title={jobName(job)}>
         <NameAndMark {...props} />
       </div>
-      <div role="gridcell" className="jp-Slurm-cell jp-Slurm-id" title={job.cluster}>
+      <div
+        role="gridcell"
+        className="jp-Slurm-cell jp-Slurm-id"
+        title={nameOfCluster(model, job.cluster)}
+      >
         {table.showsAllUsers && job.user ? `${job.user} ` : ""}
         {job.id}
       </div>

@@ -52,12 +52,16 @@ export function timeText(trans: TranslationBundle, job: IJob, now: number): stri
   return time !== "" && limit ? `${time} / ${formatDuration(limit)}` : time;
 }
 
-/** Return the facts in the second line of a narrow list: the state where the time does not tell it, time and place. */
+/**
+ * Return the facts in the second line of a narrow list: the state where the time does not tell it, time and place.
+ *
+ * @param cluster - The name of the cluster; empty where there is only one.
+ */
 export function listFacts(
   trans: TranslationBundle,
   job: IJob,
   now: number,
-  isManyClusters: boolean,
+  cluster: string,
 ): readonly string[] {
   const time = jobTime(job, now);
   const isUsual = ["RUNNING", "PENDING"].includes(job.state) && !isReleased(job);
@@ -72,7 +76,7 @@ export function listFacts(
     isUsual || (isArray && isFinished(job.state)) ? "" : jobState(trans, job),
     when,
     isArray ? "" : (job.partition ?? ""),
-    isManyClusters ? job.cluster : "",
+    cluster,
   ].filter((fact) => fact !== "");
 }
 

@@ -328,7 +328,7 @@ describe("a table of jobs", () => {
   });
 
   it("tells of a row what it is and how it stands, in few words", () => {
-    const facts = (each: IJob): string => listFacts(trans, each, 1000, false).join(" · ");
+    const facts = (each: IJob): string => listFacts(trans, each, 1000, "").join(" · ");
     const running = job(1, "RUNNING", { start_time: 988, time_limit: 60 });
     expect(facts(running)).toBe("0:12 of 1:00 · arandu");
     expect(timeText(trans, running, 1000)).toBe("0:12 / 1:00");

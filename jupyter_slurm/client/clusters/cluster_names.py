@@ -1,0 +1,34 @@
+"""Displayed names of clusters: two of one name are told apart by their host, or the folder of their Slurm."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["shown_name"]
+
+
+def shown_name(cluster: Cluster) -> str:
+    """Return the name of a cluster for display, with its place where the agent knows another one of that name."""
+    known: list[api.Cluster] = cluster.client.get("/v1/clusters")
+    found = next((one for one in known if one["id"] == cluster.name), None)
+    if found is None:
+        return cluster.name
+    name = _name(found)
+    is_shared = sum(_name(one) == name for one in known) > 1
+    return f"{name} ({_place(found)})" if is_shared else name
+
+
+def _name(told: api.Cluster) -> str:
+    return told["id"] if told.get("connection") else told["name"]
+
+
+def _place(told: api.Cluster) -> str:
+    connection = told.get("connection")
+    if connection:
+        return connection["hosts"][-1] if connection["hosts"] else told["id"]
+    return os.path.dirname(told["slurm_conf"]) if told["slurm_conf"] else told["id"]
