@@ -1,6 +1,6 @@
 /**
  * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, scripts of
- * the file browser, cells of widgets, dialogs of logins, notifications, the item in the status bar, and remote kernels. Each can be disabled
+ * the file browser, cells of widgets, dialogs of logins, notifications, the items in the status bar, and remote kernels. Each can be disabled
  * alone.
  */
 import { commandsPlugin } from "./plugins/commands";
@@ -16,7 +16,7 @@ import { resourcesPlugin } from "./plugins/resources";
 import { launchPlugin } from "./plugins/session_launcher";
 import { templatesPlugin } from "./plugins/session_templates";
 import { sessionsPlugin } from "./plugins/sessions";
-import { statusPlugin } from "./plugins/status_bar";
+import { ownSessionPlugin, statusPlugin } from "./plugins/status_bar";
 import { scriptPlugin } from "./plugins/submit_script";
 
 export { IResourcesModel } from "./resources/model";
@@ -37,5 +37,6 @@ export default [
   promptsPlugin,
   noticesPlugin,
   statusPlugin,
+  ownSessionPlugin,
   kernelsPlugin,
 ];

@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,6 +26,7 @@ HIDE = """hidden => {
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event('visibilitychange'));
 }"""
+OWN_API = re.compile("~.+/jupyter-slurm/api/")  # the agent of a JupyterLab within a session
 LIVE = ".jp-Slurm-status button[data-connection=live]"
 NOTEBOOK = """
 c.JupyterNotebookApp.expose_app_in_browser = True
@@ -95,10 +97,29 @@ def test_notices_are_told_once_also_by_the_browser(
     expect(page.locator(".jp-Slurm-status button")).to_have_attribute("data-connection", "paused")
 
 
+def _see_the_session_from_within(inner: Page) -> None:
+    """Its page says where one is and warns before the end, by the runner and then by Slurm, which has another limit."""
+    own = inner.locator(".jp-Slurm-own")
+    expect(own).to_have_text(re.compile(r"^elsewhere on \S+ · [89]:\d\d left$"))
+    warning = inner.locator(TOAST, has_text="This session ends at")
+    expect(warning).to_contain_text(
+        "Save your work: the memory of its kernels is lost. To continue, launch another where you launched this one."
+    )
+    expect(warning.get_by_role("button", name="Save all")).to_be_visible()
+    inner.screenshot(path=Path("test-results", "session-within.png"))
+    expect(inner).to_have_title(re.compile("elsewhere"))
+    for icon in inner.locator("link.favicon").evaluate_all("links => links.map(({ href }) => href)"):
+        assert inner.request.get(icon).body()[22:26] == b"\x89PNG"  # not those of Jupyter
+    inner.context.unroute(OWN_API)
+    expect(own).to_have_text(re.compile(r"^elsewhere on \S+ · 3:5\d:\d\d left$"))
+    expect(warning).to_have_count(0)
+
+
 @pytest.mark.timeout(300)
 def test_notices_are_of_what_the_person_does_not_see(
     page: Page,
     lab: Any,
+    cluster: Any,
     screenshot: Callable[[Page, str], None],
 ) -> None:
     """The card of a cell and the page of a session tell enough. A session that is ready elsewhere has a button."""
@@ -111,18 +132,25 @@ def test_notices_are_of_what_the_person_does_not_see(
     run_cell(page, 0)
     card = run_cell(page, 1)
     expect(card).to_contain_text("FAILED", timeout=90_000)
-    asked = {"key": key, "name": "elsewhere", "options": ["-p", "devwork"], "idle": 3600}
+    end = int(time.time()) + 600  # by the runner; newer versions of Slurm than this one tell it themselves
+    told = {"SLURM_JOB_START_TIME": str(end - 14_400), "SLURM_JOB_END_TIME": str(end)}
+    env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf), "HOME": str(lab.home), **told}
+    context = {"cwd": str(lab.home), "env": env, "umask": 0o22, "limits": {}}
+    options = ["-p", "devwork", "--time=4:00:00"]
+    asked = {"key": key, "name": "elsewhere", "options": options, "idle": 3600, "context": context}
     httpx.post(sessions, json=asked, headers=headers, timeout=60).raise_for_status()
     toasts = page.locator(TOAST)
     ready = toasts.filter(has_text="Session elsewhere is ready.")
     expect(ready).to_be_visible(timeout=120_000)
     assert toasts.all_inner_texts() == ready.all_inner_texts()
     screenshot(page, "notice-ready")
+    page.context.route(OWN_API, lambda route: route.abort())  # from its node, Slurm cannot be asked
     with page.context.expect_page() as opened:
         ready.get_by_role("button", name="Open", exact=True).click()
     inner = opened.value
     expect(inner.locator(".jp-LauncherCard[data-category=Notebook]").first).to_be_visible(timeout=60_000)
     expect(inner).to_have_url(re.compile(f"^{re.escape(lab.url)}jupyter-slurm/"))
+    _see_the_session_from_within(inner)
     inner.close()
     httpx.post(f"{sessions}/{key}/stop", json={}, headers=headers, timeout=60).raise_for_status()
 

@@ -198,7 +198,7 @@ class JupyterServer:
         self.answered_at = self.checked_at = time.monotonic()
         self.silent = 0.0  # seconds without an answer
         self.work: dict[int, float] = {}  # seconds of CPU time by process
-        self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
+        self.directory, self._write, self.base_url = place, place.put, str(asked["base_url"])
         if asked.get("jupyter"):
             get_jupyter(place)
         self.module, self.version, self.is_new = find_jupyter()
@@ -227,8 +227,12 @@ class JupyterServer:
             # A separate layout: otherwise several sessions with one home would open and close the tabs of each other.
             told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}
         self._write(config, json.dumps(told))
-        if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTION_SINCE:
-            self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # Jupyter reads both files
+        if self.is_new:
+            marks = load("session.page_marks")
+            more = marks.settings(self.directory, self.base_url, os.path.join(self.place, "static"))
+            is_encrypted = (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTION_SINCE
+            more += _ENCRYPTED if is_encrypted else ""
+            self._write(os.path.join(self.place, "jupyter_config.py"), more)  # Jupyter reads both files
         self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
             [sys.executable, path_of("module_start"), self.module, "--config=" + config],

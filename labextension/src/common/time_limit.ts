@@ -113,5 +113,10 @@ export const NEAR_LIMIT_MINUTES = 15;
 /** Whether a running job is near its time limit: at most so many minutes, and at most a quarter of the limit, remain. */
 export function isNearLimit(job: IJob, now: number, minutes = NEAR_LIMIT_MINUTES): boolean {
   const remaining = remainingSeconds(job, now);
-  return remaining !== null && remaining <= Math.min(minutes * 60, (job.time_limit ?? 0) / 4);
+  return remaining !== null && isNearEnd(remaining, job.time_limit ?? 0, minutes);
+}
+
+/** Whether so little of a time limit remains that it is near; all times but the minutes in seconds. */
+export function isNearEnd(remaining: number, limit: number, minutes = NEAR_LIMIT_MINUTES): boolean {
+  return remaining <= Math.min(minutes * 60, limit / 4);
 }

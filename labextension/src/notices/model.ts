@@ -49,6 +49,8 @@ export interface INoticesOptions {
   readonly isHidden: () => boolean;
   /** Whether the user sees the new state of a job already: on its page, or on its card below a cell. */
   readonly isSeen: (job: IJob) => Promise<boolean>;
+  /** Whether this page belongs to the session of a job, which warns of its end itself. */
+  readonly isOwn?: (job: IJob) => boolean;
   /** Claim changes for this tab: return those that no other tab has claimed. */
   readonly claim: (keys: readonly string[]) => Promise<ReadonlySet<string>>;
   readonly show: (notices: readonly INotice[]) => void;
@@ -177,7 +179,7 @@ export class Notices implements IDisposable {
     const { nearLimitMinutes } = this._options.settings();
     return model.jobs.flatMap((job) => {
       const key = `${identity(job)}:near-limit:${job.start_time ?? ""}:${job.time_limit ?? ""}`;
-      if (!isNearLimit(job, model.now, nearLimitMinutes)) {
+      if (!isNearLimit(job, model.now, nearLimitMinutes) || this._options.isOwn?.(job)) {
         return [];
       }
       const isNew = !this._near.has(key);

@@ -19,11 +19,16 @@ import * as browser from "../notices/browser_notifications";
 import { errorLine } from "../notices/error_line";
 import { describeNotices, separateFailures, type INotification } from "../notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice, type INoticeSettings } from "../notices/model";
+import { SessionEndWarning } from "../notices/session_end";
 import { translatedSchema } from "../notices/setting_labels";
 import { isCardVisible } from "../notices/visibility";
+import { ownSession, type OwnSession } from "../sessions/own_session";
+import { endWarning } from "../sessions/own_session_labels";
 import { LaunchPanel } from "../sessions/session_page";
 
 const ID = "jupyter-slurm:notices";
+/** Command of JupyterLab that saves all open documents. */
+const SAVE_ALL = "docmanager:save-all";
 /**
  * Time for which a notification is shown, in milliseconds: it may lie over a table. The bell in the status bar keeps
  * it.
@@ -62,15 +67,24 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     const locks = window.isSecureContext ? navigator.locks : null;
     const api = new AgentApi(app.serviceManager.serverSettings);
     const display = new Display(app, trans, api, model, wishes);
+    const own = ownSession(model);
+    let warning: SessionEndWarning | null = null;
+    void app.restored.then(() => {
+      warning = own && warnOfEnd(app.commands, trans, own, wishes); // its button needs JupyterLab's commands
+    });
     const notices = new Notices(model, {
       settings: wishes,
       isHidden: () => document.hidden,
       isSeen: async (job) => isPageVisible(app.shell, job) || (await isCardVisible(job)),
+      isOwn: (job) => own?.isOwn(job) === true,
       claim: createClaim(name, { storage: () => window.localStorage, locks }),
       show: (changes) => void display.show(changes),
     });
     document.addEventListener("visibilitychange", display.showLater);
-    setInterval(notices.checkTimeLimits, TIME_LIMIT_CHECK_MS);
+    setInterval(() => {
+      notices.checkTimeLimits();
+      warning?.check();
+    }, TIME_LIMIT_CHECK_MS);
     const keep = createTurnRequest(`${name}:hidden`, locks, (isOurs) => {
       model.setInBackground(isOurs);
     });
@@ -78,6 +92,30 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     addToPalette(palette, CommandIDs.browserNotices);
   },
 };
+
+/** Warn in this page before the end of the session that it belongs to. The warning stays until it is closed. */
+function warnOfEnd(
+  commands: JupyterFrontEnd["commands"],
+  trans: TranslationBundle,
+  own: OwnSession,
+  settings: () => INoticeSettings,
+): SessionEndWarning {
+  const save = {
+    label: trans.__("Save all"),
+    callback: () => void commands.execute(SAVE_ALL),
+  };
+  return new SessionEndWarning(own, {
+    settings,
+    show: (end) => {
+      const actions = commands.hasCommand(SAVE_ALL) ? [save] : [];
+      const options = { autoClose: false as const, actions };
+      const id = Notification.warning(endWarning(trans, own, end), options);
+      return () => {
+        Notification.dismiss(id);
+      };
+    },
+  });
+}
 
 /** Whether the page of a job, or of a session, is visible. */
 function isPageVisible(shell: JupyterFrontEnd["shell"], job: IJob): boolean {

@@ -1,0 +1,50 @@
+/** Labels of the session that JupyterLab itself runs in. All values are text, never markup. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { formatDuration } from "../common/format";
+import { withoutControls } from "../common/labels";
+import type { OwnSession } from "./own_session";
+
+/** Return the text of the item in the status bar. */
+export function ownSessionText(trans: TranslationBundle, own: OwnSession): string {
+  const { facts, remaining } = own;
+  const where = trans.__("%1 on %2", withoutControls(facts.name), withoutControls(facts.node));
+  const left = remaining === null ? "" : trans.__("%1 left", formatDuration(remaining));
+  return [where, left].filter(Boolean).join(" · ");
+}
+
+/** Return the tooltip: what this is, and when it ends; a line each. */
+export function ownSessionAbout(trans: TranslationBundle, own: OwnSession): string {
+  const { end, facts } = own;
+  const node = withoutControls(facts.node);
+  return [
+    trans.__("This JupyterLab runs in a Slurm job: job %1 on %2.", facts.job, node),
+    end === null ? "" : endText(trans, own, end),
+    trans.__("Show its job"),
+  ]
+    .filter(Boolean)
+    .join("\n");
+}
+
+/** Return the sentence on the end of the session. */
+function endText(trans: TranslationBundle, { facts }: OwnSession, end: number): string {
+  const date = new Date(end * 1000);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const time = isToday
+    ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+    : date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+  return facts.resume
+    ? trans.__("This session starts again after %1.", time)
+    : trans.__("This session ends at %1.", time);
+}
+
+/** Return the warning before the end of the session, and what can be done; JupyterLab shows 140 characters. */
+export function endWarning(trans: TranslationBundle, own: OwnSession, end: number): string {
+  return [
+    endText(trans, own, end),
+    trans.__("Save your work: the memory of its kernels is lost."),
+    own.facts.resume ? "" : trans.__("To continue, launch another where you launched this one."),
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
