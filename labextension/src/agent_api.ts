@@ -78,8 +78,9 @@ export class AgentApi
     return (await this._json(["clusters"])) as ICluster[];
   }
 
-  async jobs(cluster: string, finished: number): Promise<IJob[]> {
-    const query = `?state=all&finished=${finished}`;
+  async jobs(cluster: string, finished: number, days?: number): Promise<IJob[]> {
+    const period = days === undefined ? "" : `&days=${days}`;
+    const query = `?state=all&finished=${finished}${period}`;
     return (await this._json(["clusters", cluster, "jobs"], query)) as IJob[];
   }
 

@@ -17,7 +17,7 @@ from jupyter_slurm.embedded.machine.packages import find_program
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
-TWO_DAYS_S = 2 * 86_400
+AGES_S = {"night": 2 * 86_400, "autumn": 20 * 86_400}
 
 
 @pytest.fixture(scope="module")
@@ -30,26 +30,31 @@ def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def night(cluster: EmbeddedCluster, tmp_path: Path, wait_for: Callable[..., Any]) -> str:
-    """Provide a job of a terminal that failed two days ago, which only accounting knows; return its ID."""
-    command = ("sbatch", "--parsable", "-J", "night", "--wrap", "echo the last words; exit 3")
-    number = subprocess.run(
-        command, env=cluster.env(), cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    wait_for(lambda: not cluster.run("squeue", "-h", "-t", "all").stdout.strip(), "the controller forgets the job", 120)
-    ended = ("sacct", "-nPX", "-o", "State,End", "-j", number)
-    wait_for(lambda: re.match(r"FAILED\|\d", cluster.run(*ended).stdout), "accounting has its end", 120)
-    columns = ("time_submit", "time_eligible", "time_start", "time_end", "mod_time")
-    table = f"{cluster.description.name}_job_table"
-    moved = f"update {table} set {', '.join(f'{column} = {column} - {TWO_DAYS_S}' for column in columns)}"
+def nights(cluster: EmbeddedCluster, tmp_path: Path, wait_for: Callable[..., Any]) -> None:
+    """Provide two jobs of a terminal, which only accounting knows: of two days ago, and of twenty."""
     program = find_program("mariadb") or find_program("mysql")
     socket = f"--socket={cluster.layout.database_socket}"
-    subprocess.run([str(program), "--no-defaults", socket, "slurm", "-e", moved], check=True)
-    return number
+    table = f"{cluster.description.name}_job_table"
+    columns = ("time_submit", "time_eligible", "time_start", "time_end", "mod_time")
+    numbers = {}
+    for name in AGES_S:
+        command = ("sbatch", "--parsable", "-J", name, "--wrap", "echo the last words; exit 3")
+        done = subprocess.run(command, env=cluster.env(), cwd=tmp_path, capture_output=True, text=True, check=True)
+        numbers[name] = done.stdout.strip()
+    wait_for(
+        lambda: not cluster.run("squeue", "-h", "-t", "all").stdout.strip(), "the controller forgets the jobs", 120
+    )
+    for name, age in AGES_S.items():
+        ended = ("sacct", "-nPX", "-o", "State,End", "-j", numbers[name])
+        wait_for(lambda ended=ended: re.match(r"FAILED\|\d", cluster.run(*ended).stdout), "accounting has its end", 120)
+        moves = ", ".join(f"{column} = {column} - {age}" for column in columns)
+        moved = f"update {table} set {moves} where id_job = {numbers[name]}"
+        subprocess.run([str(program), "--no-defaults", socket, "slurm", "-e", moved], check=True)
 
 
 @pytest.mark.timeout(300)
-def test_a_job_of_a_terminal_two_days_later(night: str, page: Page, screenshot: Callable[[Page, str], None]) -> None:
+@pytest.mark.usefixtures("nights")
+def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     page.locator(".jp-Slurm-status button").click()
     row = page.locator(".jp-Slurm-body [role=row]", has_text="night")
     expect(row).to_contain_text("FAILED")
@@ -60,3 +65,21 @@ def test_a_job_of_a_terminal_two_days_later(night: str, page: Page, screenshot: 
     expect(shown.locator(".jp-Slurm-state")).to_have_text("FAILED")
     expect(shown.get_by_role("region", name="Standard output").get_by_text("the last words")).to_be_visible()
     screenshot(page, "history-job")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    wide = page.locator("#jupyter-slurm-panel")
+    period = wide.get_by_label("Finished jobs since")
+    names = wide.locator(".jp-Slurm-body .jp-Slurm-name")
+    expect(names).to_have_text(["night"])
+    for choice, shown_names in (
+        ("Finished: last 24 h", []),
+        ("Finished: last 7 days", ["night"]),
+        ("Finished: all", ["night", "autumn"]),
+    ):
+        period.select_option(choice)
+        expect(names).to_have_text(shown_names)
+    screenshot(page, "history-all")
+    page.reload()
+    page.evaluate("window.jupyterapp.restored")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    expect(names).to_have_text(["night", "autumn"])
+    expect(period).to_have_value("0")

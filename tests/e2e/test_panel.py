@@ -441,12 +441,50 @@ def _use_the_wide_table(
     assert round(before[0][2] - after[2]) == 100
     screenshot(page, "panel-wide")
     axe(page, "#jupyter-slurm-panel")
+    _filter_columns(page, wide, array, screenshot, axe)
     row.locator(".jp-Slurm-state").click(button="right")
     menu = page.locator(".lm-Menu")
     expect(row).to_have_attribute("aria-selected", "true")
     expect(menu.get_by_text("Cancel Selected Jobs")).to_be_visible()
     menu.get_by_text("Open Job", exact=True).click()
     expect(page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="halves")).to_be_visible()
+
+
+def _filter_columns(
+    page: Page,
+    wide: Locator,
+    array: str,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+) -> None:
+    """By a text and by a list, with the keyboard; kept across a reload; cleared."""
+    rows, box = wide.locator(ROWS), wide.get_by_role("dialog", name=re.compile("^Filter by "))
+    every = rows.count()
+    wide.get_by_role("button", name="Name: filter").focus()
+    page.keyboard.press("Enter")
+    expect(box.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.type("nothing is called so")
+    expect(wide.get_by_text("No jobs match.")).to_be_visible()
+    expect(box.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("HALV")
+    expect(rows).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(box).to_have_count(0)
+    expect(wide.get_by_role("button", name="Name: filtered")).to_be_focused()
+    wide.get_by_role("button", name="Partition: filter").click()
+    box.get_by_role("checkbox", name=re.compile("^arandu")).check()
+    screenshot(page, "panel-column-filter")
+    axe(page, "#jupyter-slurm-panel")
+    page.keyboard.press("Escape")
+    expect(rows).to_have_count(1)
+    page.reload()
+    page.evaluate("window.jupyterapp.restored")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    expect(wide.get_by_role("button", name="Name: filtered")).to_be_visible()
+    expect(wide.locator(ROWS)).to_have_count(1)
+    wide.get_by_role("button", name="Clear filters").click()
+    expect(rows).to_have_count(every)
 
 
 def _cancel_all(page: Page, count: int) -> None:

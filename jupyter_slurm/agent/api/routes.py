@@ -65,7 +65,8 @@ def _cluster(core: Core, call: Call) -> Cluster:
 
 
 async def _list_jobs(core: Core, call: Call) -> list[api.Job]:
-    jobs = await _cluster(core, call).jobs.list_jobs(active=call.query["state"] == "active")
+    catalog = _cluster(core, call).jobs
+    jobs = await catalog.list_jobs(active=call.query["state"] == "active", days=call.query.get("days"))
     if (most := call.query.get("finished")) is not None:
         finished = itertools.count(1)  # the newest first
         jobs = [job for job in jobs if not job.get("finished") or next(finished) <= most]

@@ -95,16 +95,35 @@ class JobCatalog:
 
     # -- for the API
 
-    async def list_jobs(self, *, active: bool) -> list[api.Job]:
-        """Return the user's jobs, newest first, as recent as the shortest interval and Slurm allow."""
+    async def list_jobs(self, *, active: bool, days: float | None = None) -> list[api.Job]:
+        """Return the user's jobs, newest first, as recent as the shortest interval and Slurm allow.
+
+        Parameters
+        ----------
+        active : bool
+            Leave out finished jobs.
+        days : float, optional
+            Finished jobs of so many days instead of the usual period, if that is longer; 0: all that accounting has.
+
+        Raises
+        ------
+        ControllerError, CommandError
+            Accounting has no answer for the longer period.
+        """
         await self._glance(_LIST_S)
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
                 await self._queue.learn_names()
         if not active:
             await self._history.refresh(_HISTORY_S)
+            if days is not None:
+                await self._history.extend(days)
         entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.all_entries())
-        newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
+        newest_first = sorted(
+            (e for e in entries if not e.is_step and self._history.is_listed(e, days)),
+            key=lambda e: e.submit_time or 0.0,
+            reverse=True,
+        )
         found = []
         for place, entry in enumerate(newest_first):
             if place % _BATCH_JOBS == _BATCH_JOBS - 1:

@@ -32,6 +32,7 @@ __all__ = ["JobHistory"]
 log = logging.getLogger(__name__)
 
 _DAY_S = 86_400.0
+_PERIODS_S = (366 * _DAY_S, 92 * _DAY_S, 31 * _DAY_S)  # slurmdbd may limit the period of a query (MaxQueryTimeRange)
 _PERIOD_S = 3600.0  # seconds between two queries to accounting
 _MIN_PERIOD_S = 300.0  # the same, if the queue was not looked at for so long that it may have forgotten jobs
 _MAX_GAP_S = 330.0  # a little more than the longest interval of the poller
@@ -75,7 +76,8 @@ class JobHistory:
     def __init__(
         self, client: SlurmClient, tracker: Tracker, days: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._client, self._tracker, self._kept_s, self._clock = client, tracker, days * _DAY_S, clock
+        self._client, self._tracker, self._clock = client, tracker, clock
+        self._listed_s = self._kept_s = days * _DAY_S  # jobs of a longer period are kept once a client has asked
         self._due = self._asked = -math.inf
         self._polled: float | None = None
         self._since: float | None = None  # by the clock of the cluster
@@ -84,6 +86,39 @@ class JobHistory:
         self._details: dict[tuple[int, int | None], JobRecord] = {}
         self._is_recalled = False
         self._task: asyncio.Task[None] | None = None
+        self._extension = asyncio.Lock()
+
+    async def extend(self, days: float) -> None:
+        """Get finished jobs of so many days, too; 0: all that accounting has.
+
+        Accounting is asked once for a period; its later jobs come with those of the usual period.
+
+        Raises
+        ------
+        ControllerError, CommandError
+            As :meth:`jupyter_slurm.services.slurm.accounting.Accounting.query` does.
+        """
+        wanted = _seconds(days)
+        async with self._extension:
+            if wanted <= self._kept_s:
+                return
+            if self._compared is None:
+                await self._read_clock()
+            version = await self._client.version()
+            known = self._cluster_now()
+            now = self._tracker.clock() if known is None else known
+            records = await self._client.accounting.recent_within(
+                now, [s for s in (wanted, *_PERIODS_S) if s <= wanted], version
+            )
+            self._kept_s = wanted
+            await self._add(records, is_published=False)
+
+    def is_listed(self, entry: TrackedJob, days: float | None) -> bool:
+        """Return whether a list has a job: a job of an extended period is for those who ask for that period."""
+        if entry.folder is not None or not entry.is_finished or (entry.id and entry.id.job in self._tracker.in_queue):
+            return True
+        period = max(self._listed_s, 0.0 if days is None else _seconds(days))
+        return self._is_within(entry.end_time or entry.submit_time or 0, period)
 
     async def refresh(self, patience: float) -> None:
         """Ask accounting if that is due; wait at most so many seconds. A later answer is published."""
@@ -124,11 +159,11 @@ class JobHistory:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _start_recall(self) -> None:
-        if self._task is None and self._kept_s > 0:
+        if self._task is None and self._listed_s > 0:
             self._task = asyncio.create_task(self._update(is_asked=False), name="history")
 
     def _start_if_due(self) -> None:
-        if self._task is None and self._kept_s > 0 and self._clock() >= self._due:
+        if self._task is None and self._listed_s > 0 and self._clock() >= self._due:
             self._task = asyncio.create_task(self._update(is_asked=True), name="history")
 
     async def _update(self, *, is_asked: bool) -> None:
@@ -150,7 +185,8 @@ class JobHistory:
             now = await cluster_time(self._client.transport)
             self._compared = (now, self._clock())
             if before is not None and before - now > _SET_BACK_S:
-                self._since = None  # jobs may have been dropped by the wrong time: ask for all of them again
+                # Jobs may have been dropped by the wrong time: ask for all of them again.
+                self._since, self._kept_s = None, self._listed_s
 
     def _cluster_now(self) -> float | None:
         """Return the time of the cluster; None if not known. The clock of this computer may be set at any moment."""
@@ -163,7 +199,7 @@ class JobHistory:
         self._due = self._asked + _PERIOD_S
         known = self._cluster_now()
         now = self._tracker.clock() if known is None else known
-        since = now - self._kept_s if self._since is None else self._since
+        since = now - self._listed_s if self._since is None else self._since
         try:
             records = await self._client.accounting.recent(since, await self._client.version())
         except SlurmError as error:
@@ -176,7 +212,7 @@ class JobHistory:
             self._since = now - _LAG_S
         await self._add(records)
 
-    async def _add(self, records: Iterable[JobRecord]) -> None:
+    async def _add(self, records: Iterable[JobRecord], *, is_published: bool = True) -> None:
         """Add the newest finished jobs that the tracker does not have."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         async for record in in_slices(records):
@@ -189,9 +225,9 @@ class JobHistory:
                 left = _YIELD_ROWS
                 await asyncio.sleep(0)
             if all(row.state.is_finished for row in rows) and not all(map(is_refused, rows)):
-                self._add_job(rows)
+                self._add_job(rows, is_published=is_published)
 
-    def _add_job(self, rows: Sequence[JobRecord]) -> None:
+    def _add_job(self, rows: Sequence[JobRecord], *, is_published: bool) -> None:
         job, submitted = rows[0].id.job, rows[0].submit_time
         detail = self._details.get((job, submitted))
         rows = [merge_detail(row, detail) for row in rows] if detail else rows
@@ -205,7 +241,8 @@ class JobHistory:
         if known is not None:
             self._tracker.drop(known)  # its number is used again
         self._tracker.add(entry)
-        self._tracker.publish(entry)
+        if is_published:
+            self._tracker.publish(entry)
 
     # -- what the queue has shown
 
@@ -244,9 +281,12 @@ class JobHistory:
         self._is_recalled = True
 
     def _is_recent(self, moment: float) -> bool:
-        """Return whether a time of the cluster is within the period; True if its clock is not known."""
+        """Return whether a time of the cluster is within the period that is kept; True if its clock is not known."""
+        return self._is_within(moment, self._kept_s)
+
+    def _is_within(self, moment: float, period: float) -> bool:
         now = self._cluster_now()
-        return now is None or moment >= now - self._kept_s
+        return now is None or moment >= now - period
 
     def _drop_old(self) -> None:
         """Drop finished jobs that neither the queue nor this history keeps."""
@@ -257,6 +297,10 @@ class JobHistory:
             if place >= _MAX_JOBS or not self._kept_s or not self._is_recent(entry.end_time or entry.submit_time or 0):
                 tracker.drop(entry)  # the index drops it at the next start of an agent, with the clocks just compared
                 self._stored.pop(_key(entry), None)
+
+
+def _seconds(days: float) -> float:
+    return days * _DAY_S if days > 0 else math.inf
 
 
 def _key(entry: TrackedJob) -> str:

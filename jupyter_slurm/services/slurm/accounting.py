@@ -21,6 +21,7 @@ ACCOUNTING_COMMANDS: Final = frozenset({"sacct", "sacctmgr", "sreport"})
 
 _TIMEOUT_S = 15.0
 _PAUSE_S = 60.0  # seconds without a query after one without an answer
+_TOO_LONG = "too wide of a date range"  # MaxQueryTimeRange of slurmdbd.conf
 _NO_ACCOUNTING = ("accounting storage is disabled", "not running a supported accounting_storage")
 
 
@@ -100,6 +101,25 @@ class Accounting:
         mark, fields = secrets.token_hex(8), job_history.all_fields(version)
         argv = job_history.user_argv(self._location.user, int(since), mark, fields)
         return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark, fields))
+
+    async def recent_within(
+        self, now: float, periods: Sequence[float], version: tuple[int, int] | None
+    ) -> list[JobRecord]:
+        """Ask for the jobs of the longest of some periods, in seconds, for which slurmdbd gives an answer.
+
+        Raises
+        ------
+        ControllerError, CommandError
+            As :meth:`query` does.
+        """
+        *longer, last = periods
+        for period in longer:
+            try:
+                return await self.recent(max(now - period, 0.0), version)
+            except CommandError as error:
+                if _TOO_LONG not in error.message.lower():
+                    raise
+        return await self.recent(max(now - last, 0.0), version)
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
         """Ask for the jobs of a script (its path): ID and time of submission, latest last.

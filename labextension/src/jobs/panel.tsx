@@ -15,6 +15,7 @@ import { ActProgress } from "./actions/act_progress";
 import { Clusters } from "./cluster_list";
 import { FirstSteps, type IFirstSteps } from "./first_steps";
 import { asCsv } from "./table/columns";
+import { FilterBox, type IOpenFilter } from "./table/filters/column_filter";
 import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
 import { FilterBar, TitleBar } from "./table/toolbar";
@@ -64,28 +65,14 @@ function Nothing({
   trans,
   acts,
 }: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
-  const { model, criteria } = table;
-  const isFiltered = criteria.text !== "" || criteria.kinds.size > 0;
+  const { model, isFiltered } = table;
   if (model.connection !== "live") {
     return <p className="jp-Slurm-empty" />; // without a connection nothing is known; the reason stands above
   }
   if (!isFiltered) {
     return <FirstSteps trans={trans} acts={acts.firstSteps} />;
   }
-  return (
-    <p className="jp-Slurm-empty">
-      {trans.__("No jobs match.")}{" "}
-      <button
-        type="button"
-        className="jp-Slurm-link"
-        onClick={() => {
-          table.clearFilters();
-        }}
-      >
-        {trans.__("Clear filters")}
-      </button>
-    </p>
-  );
+  return <p className="jp-Slurm-empty">{trans.__("No jobs match.")}</p>;
 }
 
 function Jobs(props: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElement {
@@ -94,12 +81,26 @@ function Jobs(props: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElem
   const copy = (jobs: readonly IJob[]): void => {
     write(asCsv(jobs));
   };
+  const [filter, setFilter] = React.useState<IOpenFilter | null>(null);
+  const isEmpty = table.lines.length === 0;
+  const onFilter = (opened: IOpenFilter): void => {
+    setFilter(filter?.column === opened.column ? null : opened);
+  };
   return (
     <>
-      {table.lines.length === 0 ? (
-        <Nothing {...props} />
-      ) : (
-        <Table {...{ table, trans, isNarrow }} acts={{ act, open, copy }} />
+      {(!isEmpty || (table.isFiltered && !isNarrow)) && (
+        <Table {...{ table, trans, isNarrow, onFilter }} acts={{ act, open, copy }} />
+      )}
+      {isEmpty && <Nothing {...props} />}
+      {filter !== null && !isNarrow && (
+        <FilterBox
+          {...{ table, trans }}
+          column={filter.column}
+          place={filter}
+          close={() => {
+            setFilter(null);
+          }}
+        />
       )}
       {table.model.hasOlder && (
         <p className="jp-Slurm-aside">
@@ -123,7 +124,8 @@ function Panel(props: IPanelProps): React.ReactElement {
   const { model } = table;
   const [isChosen, setFiltering] = React.useState(false);
   const isNarrow = width > 0 ? width < MIN_TABLE_WIDTH : acts.widen !== undefined;
-  const isFiltering = isChosen || table.criteria.text !== "" || table.showsAllUsers;
+  const isFiltering =
+    isChosen || table.criteria.text !== "" || table.showsAllUsers || table.period !== null;
   const bar = { table, trans, acts, width, isNarrow, isFiltering };
   const resources = sessions?.model.resources && (
     <AllResources
@@ -185,6 +187,7 @@ export class JobsPanel extends ReactWidget {
     super.onAfterShow(msg);
     this.table.model.refreshQueue();
     this.table.loadAllJobs();
+    this.table.loadPastJobs();
     this.update();
   }
 

@@ -23,6 +23,7 @@ import { JobsPanel, SideBar, type IActs } from "../jobs/panel";
 import { addSelectionCommands } from "../jobs/actions/selection_commands";
 import type { ColumnId } from "../jobs/table/columns";
 import type { ITableMemory } from "../jobs/table/saved_table";
+import { PastJobs } from "../jobs/table/filters/period";
 import { JobsTable } from "../jobs/table/table_model";
 import { confirmDisconnect } from "../logins/connection_commands";
 import { jobsIcon, LAUNCHER_RANK, stopSession } from "../sessions/commands";
@@ -42,12 +43,14 @@ function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
   return (
     state && {
       load: () => state.fetch(`${place}:table`),
-      save: ({ columns, sort, kinds, widths }) =>
+      save: ({ columns, sort, kinds, widths, filters, period }) =>
         state.save(`${place}:table`, {
           columns: [...columns],
           kinds: [...kinds],
           sort: sort && { ...sort },
           widths: { ...widths },
+          filters: { ...filters } as ReadonlyPartialJSONObject,
+          period,
         }),
     }
   );
@@ -159,9 +162,10 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
           void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
       },
     };
-    const everybody = new AllJobs(new AgentApi(app.serviceManager.serverSettings));
+    const api = new AgentApi(app.serviceManager.serverSettings);
+    const [everybody, past] = [new AllJobs(api), new PastJobs(api)];
     const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable =>
-      new JobsTable(model, columns, memoryOf(state, place), everybody);
+      new JobsTable(model, columns, memoryOf(state, place), everybody, past);
     const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
     const create = (): Wide => {
       const table = tableOf(MAIN, hasMainArea(app) ? undefined : NARROW);

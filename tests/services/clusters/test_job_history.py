@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
-from jupyter_slurm.errors import JobOutputMissing, SubmitRefused
+from jupyter_slurm.errors import CommandError, JobOutputMissing, SubmitRefused
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
 
@@ -114,6 +114,41 @@ async def test_what_was_started_in_a_terminal_overnight(
         assert asked == ["sacct", "sacct"]
     async with open_desk(forgetful, tmp_path, history_days=0.0) as desk:
         assert await desk.text(failed) == "the last words\n"  # of an older job by its ID
+
+
+async def test_older_jobs_are_for_who_asks_for_a_longer_period(
+    forgetful: EmbeddedCluster, terminal: Terminal, open_desk: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Check that accounting is asked once for a longer period, for the longest that it allows, or that it says no."""
+    old = terminal.sbatch("true", "-J", "old")
+    terminal.forgotten(old)
+    async with open_desk(forgetful, tmp_path, history_days=0.0) as desk:
+        jobs, accounting = desk.core.cluster(desk.id).jobs, desk.core.cluster(desk.id).client.accounting
+        asked, query = [], accounting.query
+
+        async def limited(argv: Any) -> bytes:
+            (since,) = (int(word.partition("=uts")[2]) for word in argv if word.startswith("--starttime"))
+            asked.append(round((time.time() - since) / 86400))
+            if asked[-1] > 100:
+                raise CommandError("sacct: error: slurmdbd: Too wide of a date range in query", argv=list(argv))
+            return bytes(await query(argv))
+
+        accounting.query = limited
+        assert old not in await _listed(desk)
+        if not forgetful.description.accounting:
+            accounting.query = query
+            with pytest.raises(CommandError, match="accounting"):
+                await jobs.list_jobs(active=False, days=0)
+            assert old not in await _listed(desk)
+            return
+        for days in (7, 0, 0, 30):
+            known = {job["id"]: job for job in await jobs.list_jobs(active=False, days=days)}
+            assert (known[old]["name"], known[old]["state"], known[old]["finished"]) == ("old", "COMPLETED", True)
+        assert asked[1] > 10_000
+        assert [asked[0], *asked[2:]] == [7, 366, 92]
+        assert old not in await _listed(desk)
+        await desk.core.cluster(desk.id).poller.wait_fresh(0.0)
+        assert old in {job["id"] for job in await jobs.list_jobs(active=False, days=0)}
 
 
 @pytest.mark.here_only("the agent keeps it on its own disk, whatever the way to the cluster")

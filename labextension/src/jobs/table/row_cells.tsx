@@ -26,7 +26,8 @@ import { actingText } from "../actions/action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
 import { listFacts, markOf, markText, reasonLines, timeShare, timeText } from "./row_texts";
-import type { IRow, JobsTable } from "./table_model";
+import type { IRow } from "./selectable_lines";
+import type { JobsTable } from "./table_model";
 
 /** What the cells of a row are drawn from. */
 export interface ICellsProps {

@@ -2,6 +2,7 @@
 import type { IJob } from "../../common/api/objects";
 import { isOfKind, stateKind, type StateKind } from "../../common/job_states";
 import { sortKey, type ColumnId } from "./columns";
+import { columnTest, type ColumnFilters } from "./filters/column_filters";
 
 export interface ISort {
   readonly column: ColumnId;
@@ -13,9 +14,14 @@ export interface ICriteria {
   readonly text: string;
   /** The kinds of states that are shown; empty: all. */
   readonly kinds: ReadonlySet<StateKind>;
+  /** The filters of single columns, which a job passes all. */
+  readonly columns: ColumnFilters;
   /** Null: running, waiting, then finished jobs, the newest first. */
   readonly sort: ISort | null;
 }
+
+/** The criteria with which all jobs are shown. */
+export const NO_FILTERS = { text: "", kinds: new Set<StateKind>(), columns: {} } as const;
 
 /** Number of changes at a time from which everything is sorted again. */
 const SORT_THRESHOLD = 100;
@@ -53,12 +59,14 @@ export class RowOrder {
       this._from = sorted;
       this._criteria = criteria;
       const words = criteria.text.toLowerCase().split(/\s+/).filter(Boolean);
-      const isAll = words.length === 0 && criteria.kinds.size === 0;
+      const passes = columnTest(criteria.columns);
+      const isAll = words.length === 0 && criteria.kinds.size === 0 && passes === null;
       this._shown = isAll
         ? sorted
         : sorted.filter(
             (job) =>
               (criteria.kinds.size === 0 || isOfKind(job, criteria.kinds)) &&
+              (passes === null || passes(job)) &&
               words.every((word) => searchText(job).includes(word)),
           );
     }

@@ -1,6 +1,8 @@
-/** Saved state of the table of jobs: its columns, their order and their widths, the sort order and the states. No DOM. */
+/** Saved state of the table of jobs: its columns, their order and their widths, the sort order and the filters. No DOM. */
 import { isKind, type StateKind } from "../../common/job_states";
 import { isColumn, MIN_WIDTH, type ChosenWidths, type ColumnId } from "./columns";
+import { savedFilters, type ColumnFilters } from "./filters/column_filters";
+import type { Period } from "./filters/period";
 import type { ICriteria, ISort } from "./row_order";
 
 /** The state of a table that is saved. */
@@ -9,6 +11,8 @@ export interface ISavedTable {
   readonly sort: ISort | null;
   readonly kinds: readonly StateKind[];
   readonly widths: ChosenWidths;
+  readonly filters: ColumnFilters;
+  readonly period: Period;
 }
 
 /** Storage of the state of a table. */
@@ -92,13 +96,15 @@ export function savedWidths(widths: ChosenWidths | undefined): ChosenWidths {
   );
 }
 
-/** Return the sort order and the states of a saved state that there are. */
+/** Return the sort order, the states and the filters of columns of a saved state that there are. */
 export function savedCriteria(
   sort: ISort | null | undefined,
   kinds: unknown,
-): Pick<ICriteria, "sort" | "kinds"> {
+  filters: unknown,
+): Pick<ICriteria, "sort" | "kinds" | "columns"> {
   return {
     sort: sort && isColumn(sort.column) ? { ...sort } : null,
     kinds: new Set(Array.isArray(kinds) ? kinds.filter(isKind) : []),
+    columns: savedFilters(filters),
   };
 }

@@ -1,16 +1,22 @@
-/** Head of the table of jobs: a click sorts, a drag at the edge of a column sets its width. */
+/** Head of the table of jobs: a click sorts, a button filters, a drag at the edge of a column sets its width. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { columnName, type ColumnId } from "./columns";
+import { FilterButton, type IOpenFilter } from "./filters/column_filter";
 import type { JobsTable } from "./table_model";
 
 interface IHeadProps {
   readonly table: JobsTable;
   readonly trans: TranslationBundle;
+  readonly onFilter: (filter: IOpenFilter) => void;
 }
 
-interface IEdgeProps extends IHeadProps {
+interface IColumnProps extends IHeadProps {
+  readonly column: ColumnId;
+}
+
+interface IEdgeProps extends Omit<IHeadProps, "onFilter"> {
   readonly column: ColumnId;
 }
 
@@ -54,7 +60,7 @@ function Edge({ table, trans, column }: IEdgeProps): React.ReactElement {
   );
 }
 
-function ColumnHead({ table, trans, column }: IEdgeProps): React.ReactElement {
+function ColumnHead({ table, trans, column, onFilter }: IColumnProps): React.ReactElement {
   const { sort } = table.criteria;
   const isSorted = sort?.column === column;
   return (
@@ -83,12 +89,13 @@ function ColumnHead({ table, trans, column }: IEdgeProps): React.ReactElement {
         {columnName(trans, column)}
         {isSorted && <span aria-hidden="true">{sort.isDescending ? " ▼" : " ▲"}</span>}
       </button>
+      <FilterButton {...{ table, trans, column, onFilter }} />
       <Edge {...{ table, trans, column }} />
     </div>
   );
 }
 
-export function Head({ table, trans }: IHeadProps): React.ReactElement {
+export function Head({ table, trans, onFilter }: IHeadProps): React.ReactElement {
   return (
     <div role="rowgroup" className="jp-Slurm-head">
       <div role="row" aria-rowindex={1} className="jp-Slurm-row">
@@ -96,7 +103,7 @@ export function Head({ table, trans }: IHeadProps): React.ReactElement {
           <span className="jp-Slurm-unseen">{trans.__("Parts")}</span>
         </div>
         {table.columns.map((column) => (
-          <ColumnHead key={column} {...{ table, trans, column }} />
+          <ColumnHead key={column} {...{ table, trans, column, onFilter }} />
         ))}
         <div role="columnheader" className="jp-Slurm-action">
           <span className="jp-Slurm-unseen">{trans.__("Actions")}</span>

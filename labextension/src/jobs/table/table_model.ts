@@ -3,10 +3,11 @@ import type { IJob, IProblem } from "../../common/api/objects";
 import { identity, isReached } from "../../common/api/records";
 import { isOfKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
-import { Model } from "../../common/observable_model";
 import type { AllJobs } from "../all_jobs";
 import { COLUMNS, type ChosenWidths, type ColumnId } from "./columns";
-import { countKinds, nextSort, RowOrder, type ICriteria } from "./row_order";
+import { changedFilters, columnTest, type ColumnFilter } from "./filters/column_filters";
+import { PeriodFilter, savedPeriod, type PastJobs, type Period } from "./filters/period";
+import { countKinds, nextSort, NO_FILTERS, RowOrder, type ICriteria } from "./row_order";
 import {
   movedColumns,
   resizedColumns,
@@ -18,35 +19,23 @@ import {
   type ISavedTable,
   type ITableMemory,
 } from "./saved_table";
+import { SelectableLines, type IRow } from "./selectable_lines";
 import { UnfoldedParts } from "./unfolded_parts";
-
-/** A line of the table. */
-export interface IRow {
-  readonly job: IJob;
-  /** The array or the allocation that the job is a part of. */
-  readonly parent: IJob | null;
-}
 
 /** Number of arrays that a filter unfolds: for each one the agent is asked. */
 const MAX_UNFOLDED = 20;
 const FAILED: ReadonlySet<StateKind> = new Set(["failed"]);
-/** Number of selections in all tables so far. */
-let uses = 0;
 
-export class JobsTable extends Model {
+export class JobsTable extends SelectableLines {
   private readonly _rows = new RowOrder();
-  private _criteria: ICriteria = { text: "", kinds: new Set(), sort: null };
+  private _criteria: ICriteria = { ...NO_FILTERS, sort: null };
+  private _period: Period = null;
+  private readonly _periodFilter = new PeriodFilter();
   private _columns: readonly ColumnId[];
   private _widths: ChosenWidths = {};
   private _showsAllUsers = false;
-  private _marked = new Set<string>();
   private readonly _parts: UnfoldedParts;
   private _unfoldedByFilter: ReadonlySet<string> = new Set();
-  /** The active line, and the first line of a range. */
-  private _active: string | null = null;
-  private _anchor: string | null = null;
-  private _at = -1;
-  private _lastUse = 0;
   private _sought: { cluster: string; job: string } | null = null;
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
@@ -58,6 +47,7 @@ export class JobsTable extends Model {
     columns: readonly ColumnId[] = COLUMNS.slice(0, 7),
     private readonly _memory: ITableMemory | null = null,
     readonly allJobs: AllJobs | null = null,
+    readonly pastJobs: PastJobs | null = null,
   ) {
     super();
     this._columns = columns;
@@ -66,6 +56,7 @@ export class JobsTable extends Model {
     });
     model.changed.connect(this._update);
     allJobs?.changed.connect(this._update);
+    pastJobs?.changed.connect(this._update);
     void this._memory?.load().then(this._restore, () => undefined);
   }
 
@@ -73,6 +64,7 @@ export class JobsTable extends Model {
     super.dispose();
     this.model.changed.disconnect(this._update);
     this.allJobs?.changed.disconnect(this._update);
+    this.pastJobs?.changed.disconnect(this._update);
   }
 
   get criteria(): ICriteria {
@@ -95,8 +87,33 @@ export class JobsTable extends Model {
   }
 
   get jobs(): readonly IJob[] {
-    const { jobs } = this.model;
-    return this._showsAllUsers ? (this.allJobs?.withOthers(jobs) ?? jobs) : jobs;
+    const { jobs, now } = this.model;
+    const past = this._period === null ? jobs : (this.pastJobs?.withPast(jobs) ?? jobs);
+    const own = this._periodFilter.within(past, this._period, now);
+    return this._showsAllUsers ? (this.allJobs?.withOthers(own) ?? own) : own;
+  }
+
+  /** The period of the finished jobs. */
+  get period(): Period {
+    return this._period;
+  }
+
+  setPeriod(period: Period): void {
+    this._period = period;
+    this.loadPastJobs();
+    this._save();
+    this._changed.emit();
+  }
+
+  /** Load the finished jobs of the chosen period again. */
+  loadPastJobs(): void {
+    if (this._period !== null) {
+      void this.pastJobs?.load(this._reached, this._period);
+    }
+  }
+
+  private get _reached(): readonly string[] {
+    return this.model.clusters.filter(isReached).map(({ id }) => id);
   }
 
   setAllUsers(isEverybodys: boolean): void {
@@ -111,7 +128,7 @@ export class JobsTable extends Model {
   /** Load the jobs of other users, where they are shown. */
   loadAllJobs(): void {
     if (this._showsAllUsers) {
-      void this.allJobs?.load(this.model.clusters.filter(isReached).map(({ id }) => id));
+      void this.allJobs?.load(this._reached);
     }
   }
 
@@ -126,16 +143,20 @@ export class JobsTable extends Model {
   }
 
   /** The lines that are shown; the same array as long as nothing has changed. */
-  get lines(): readonly IRow[] {
+  override get lines(): readonly IRow[] {
     const shown = this._rows.shown(this.jobs, this._criteria, this.model.now);
     if (shown !== this._shown) {
       this._shown = shown;
-      const { kinds } = this._criteria;
+      const { kinds, columns } = this._criteria;
+      const isInState = columnTest(columns.state ? { state: columns.state } : {}) ?? (() => true);
       const lines: IRow[] = [];
       for (const job of shown) {
         lines.push({ job, parent: null });
         for (const part of this._parts.partsOf(job)) {
-          if (job.tasks === null || kinds.size === 0 || isOfKind(part, kinds)) {
+          if (
+            job.tasks === null ||
+            ((kinds.size === 0 || isOfKind(part, kinds)) && isInState(part))
+          ) {
             lines.push({ job: part, parent: job });
           }
         }
@@ -149,9 +170,22 @@ export class JobsTable extends Model {
     this._choose({ ...this._criteria, text });
   }
 
-  /** Show all jobs again. */
+  /** Filter a column: by words that all occur, or by the values that are shown. */
+  filterColumn(column: ColumnId, filter: ColumnFilter): void {
+    const columns = changedFilters(this._criteria.columns, column, filter);
+    this._choose({ ...this._criteria, columns });
+    this._save();
+  }
+
+  /** Whether jobs may be hidden. */
+  get isFiltered(): boolean {
+    const { text, kinds, columns } = this._criteria;
+    return text !== "" || kinds.size > 0 || Object.keys(columns).length > 0;
+  }
+
+  /** Show all jobs again; the period stays. */
   clearFilters(): void {
-    this._choose({ ...this._criteria, text: "", kinds: new Set() });
+    this._choose({ ...this._criteria, ...NO_FILTERS });
     this._save();
   }
 
@@ -210,104 +244,10 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
-  /** The selected jobs that are shown, in their order. */
-  get marked(): readonly IJob[] {
-    return this._marked.size === 0
-      ? []
-      : this.lines.map(({ job }) => job).filter((job) => this._marked.has(identity(job)));
-  }
-
-  isMarked(job: IJob): boolean {
-    return this._marked.has(identity(job));
-  }
-
-  /** The index of the active line; -1: none. */
-  get active(): number {
-    const last = this.lines[this._at];
-    if (last === undefined || identity(last.job) !== this._active) {
-      this._at = this._index(this._active);
-    }
-    return this._at;
-  }
-
-  /** Select a line as by a click: alone, in addition, or as the end of a range. */
-  click(index: number, how: { readonly adds: boolean; readonly extends: boolean }): void {
-    const line = this.lines[index];
-    if (line === undefined) {
-      return;
-    }
-    this._noteUse();
-    const key = identity(line.job);
-    this._active = key;
-    if (how.extends) {
-      this._extend(index, how.adds);
-    } else {
-      this._anchor = key;
-      if (!how.adds) {
-        this._marked = new Set([key]);
-      } else if (!this._marked.delete(key)) {
-        this._marked.add(key);
-      }
-    }
-    this._changed.emit();
-  }
-
-  /** Make another line the active one, and select the range up to it where that is wanted. */
-  moveTo(index: number, extend: boolean): void {
-    const line = this.lines[Math.max(0, Math.min(index, this.lines.length - 1))];
-    if (line === undefined) {
-      return;
-    }
-    this._noteUse();
-    if (extend) {
-      this._anchor ??= this._active ?? identity(line.job);
-    } else {
-      this._anchor = null;
-    }
-    this._active = identity(line.job);
-    if (extend) {
-      this._extend(this.active, false);
-    }
-    this._changed.emit();
-  }
-
-  /** Make a line the target of a menu: a line outside the selection is selected alone. */
-  pointAt(index: number): void {
-    const line = this.lines[index];
-    if (line && !this.isMarked(line.job)) {
-      this.click(index, { adds: false, extends: false });
-    } else if (line) {
-      this._noteUse();
-      this._active = identity(line.job);
-      this._changed.emit();
-    }
-  }
-
-  markAll(): void {
-    this._noteUse();
-    this._marked = new Set(this.lines.map(({ job }) => identity(job)));
-    this._changed.emit();
-  }
-
-  unmark(): void {
-    this._marked = new Set();
-    this._changed.emit();
-  }
-
   /** Select a job, by key or ID, as soon as it is listed. */
   find(cluster: string, job: string): void {
     this._sought = { cluster, job };
     this._seek();
-  }
-
-  /** Position of the last selection among those of all tables of the page: commands are for the latest one. */
-  get lastUse(): number {
-    return this._lastUse;
-  }
-
-  private _noteUse(): void {
-    uses += 1;
-    this._lastUse = uses;
   }
 
   isUnfolded(job: IJob): boolean {
@@ -329,6 +269,9 @@ export class JobsTable extends Model {
   private readonly _update = (): void => {
     if (!this._parts.isEmpty) {
       this._parts.update(this.jobs);
+    }
+    if (this._period !== null) {
+      this.pastJobs?.complete(this._reached, this._period);
     }
     this._seek();
     this._changed.emit();
@@ -352,17 +295,6 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
-  private _index(key: string | null): number {
-    return key === null ? -1 : this.lines.findIndex(({ job }) => identity(job) === key);
-  }
-
-  private _extend(index: number, adds: boolean): void {
-    const from = this._index(this._anchor ?? this._active);
-    const [first, last] = [Math.min(from < 0 ? index : from, index), Math.max(from, index)];
-    const range = this.lines.slice(first, last + 1).map(({ job }) => identity(job));
-    this._marked = new Set([...(adds ? this._marked : []), ...range]);
-  }
-
   private _seek(): void {
     const wanted = this._sought;
     const found =
@@ -373,17 +305,17 @@ export class JobsTable extends Model {
       );
     if (found) {
       this._sought = null;
-      this._criteria = { ...this._criteria, text: "", kinds: new Set() };
-      this._active = identity(found);
-      this._marked = new Set([this._active]);
+      this._criteria = { ...this._criteria, ...NO_FILTERS };
+      this.selectAlone(found);
       this._changed.emit();
     }
   }
 
   private _save(): void {
-    const { sort, kinds } = this._criteria;
+    const { sort, kinds, columns: filters } = this._criteria;
+    const [columns, widths, period] = [this._columns, this._widths, this._period];
     void this._memory
-      ?.save({ columns: this._columns, sort, kinds: [...kinds], widths: this._widths })
+      ?.save({ columns, sort, kinds: [...kinds], widths, filters, period })
       .catch(() => undefined); // without storage the choice holds as long as the page
   }
 
@@ -391,9 +323,11 @@ export class JobsTable extends Model {
     if (typeof told !== "object" || told === null) {
       return;
     }
-    const { columns, sort, kinds, widths } = told as Partial<ISavedTable>;
+    const { columns, sort, kinds, widths, filters, period } = told as Partial<ISavedTable>;
     this._columns = savedColumns(columns, this._columns);
     this._widths = savedWidths(widths);
-    this._choose({ ...this._criteria, ...savedCriteria(sort, kinds) });
+    this._period = savedPeriod(period);
+    this._update();
+    this._choose({ ...this._criteria, ...savedCriteria(sort, kinds, filters) });
   };
 }

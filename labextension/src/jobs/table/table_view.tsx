@@ -8,10 +8,12 @@ import { hasParts, identity } from "../../common/api/records";
 import { isReleased, stateKind } from "../../common/job_states";
 import { usePeriodicRedraw } from "../../common/periodic_redraw";
 import { gridColumns } from "./columns";
+import type { IOpenFilter } from "./filters/column_filter";
 import { handleKey, type ITableActs } from "./keyboard";
 import { CancelCell, Cell, Fold, ListCells } from "./row_cells";
 import { Head } from "./table_head";
-import type { IRow, JobsTable } from "./table_model";
+import type { IRow } from "./selectable_lines";
+import type { JobsTable } from "./table_model";
 
 export interface ITableProps {
   readonly table: JobsTable;
@@ -19,6 +21,7 @@ export interface ITableProps {
   readonly acts: ITableActs;
   /** Whether there is room for a list of two-line rows only. */
   readonly isNarrow: boolean;
+  readonly onFilter: (filter: IOpenFilter) => void;
 }
 
 /** Heights relative to the font size: of a row of the table, of one of the narrow list, and of the heading. */
@@ -85,7 +88,7 @@ function Row(props: IRowProps): React.ReactElement {
 }
 
 export function Table(props: ITableProps): React.ReactElement {
-  const { table, trans, acts, isNarrow } = props;
+  const { table, trans, acts, isNarrow, onFilter } = props;
   usePeriodicRedraw();
   const node = React.useRef<HTMLDivElement>(null);
   const pressed = React.useRef<IJob | null>(null);
@@ -133,6 +136,7 @@ export function Table(props: ITableProps): React.ReactElement {
       tabIndex={0}
       className="jp-Slurm-table"
       data-narrow={isNarrow}
+      data-empty={lines.length === 0}
       style={style}
       aria-label={trans.__("Jobs")}
       aria-rowcount={lines.length + 1}
@@ -145,7 +149,7 @@ export function Table(props: ITableProps): React.ReactElement {
         }
       }}
     >
-      {!isNarrow && <Head {...{ table, trans }} />}
+      {!isNarrow && <Head {...{ table, trans, onFilter }} />}
       <div role="rowgroup" className="jp-Slurm-body" style={{ height: virtual.getTotalSize() }}>
         {drawn.map(({ index, start }) => {
           const line = lines[index];

@@ -6,7 +6,8 @@ import * as React from "react";
 import type { StateKind } from "../../common/job_states";
 import { failureLines } from "../actions/action_labels";
 import { columnName, COLUMNS, type ColumnId } from "./columns";
-import { OwnerFilter } from "./owner_filter";
+import { OwnerFilter } from "./filters/owner_filter";
+import { ClearFilters, PeriodChoice } from "./filters/period_choice";
 import { Copies, SelectionActions } from "./selection_actions";
 import { focusTable, IconButton, Menu, type IToolbarProps } from "./toolbar_parts";
 
@@ -144,6 +145,7 @@ export function TitleBar(props: ITitleBarProps): React.ReactElement {
           onClick={() => {
             table.model.refresh();
             table.loadAllJobs();
+            table.loadPastJobs();
           }}
         />
         {acts.widen && (
@@ -233,7 +235,9 @@ export function FilterBar(props: IFilterBarProps): React.ReactElement {
     <div className="jp-Slurm-toolbar">
       {(!isNarrow || isFiltering) && <Filter {...props} />}
       {(!isNarrow || isFiltering) && <OwnerFilter {...props} />}
+      {(!isNarrow || isFiltering) && <PeriodChoice {...props} />}
       <Kinds {...props} />
+      <ClearFilters {...props} />
       {!isNarrow && (
         <span className="jp-Slurm-tools">
           <Copies {...props} />

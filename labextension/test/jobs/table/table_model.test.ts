@@ -14,6 +14,8 @@ import {
   timeShare,
   timeText,
 } from "../../../src/jobs/table/row_texts";
+import { columnValues } from "../../../src/jobs/table/filters/column_filters";
+import { PastJobs } from "../../../src/jobs/table/filters/period";
 import { JobsTable } from "../../../src/jobs/table/table_model";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -131,6 +133,90 @@ describe("a table of jobs", () => {
     model.put(job(4, "PENDING"), job(5, "RUNNING"));
     expect(shown(table)).toEqual(["4", "2", "3"]);
     expect(table.counts.get("running")).toBe(2);
+  });
+
+  it("filters single columns, by words and by values, and shows all again", () => {
+    const model = new Model(
+      job(1, "RUNNING", { nodes: "dgx01", name: "fit one", partition: "gpu" }),
+      job(2, "PENDING", { reason: "JobHeldUser", partition: "gpu,cpu" }),
+      job(3, "FAILED", { partition: "cpu", reason_text: "Out of memory." }),
+      job(4, "RUNNING", { partition: "cpu", tasks: { RUNNING: 1, FAILED: 2 } }),
+    );
+    const table = tableOf(model);
+    for (const [column, filter, ids] of [
+      ["name", "ONE fit", ["1"]],
+      ["name", "dgx01", []],
+      ["nodes", "dgx", ["1"]],
+      ["id", "4", ["4"]],
+      ["reason", "held", ["2"]],
+      ["reason", "memory", ["3"]],
+      ["partition", ["cpu"], ["4", "2", "3"]],
+      ["partition", ["gpu"], ["1", "2"]],
+      ["state", ["FAILED"], ["4", "3"]],
+      ["state", ["FAILED", "PENDING"], ["4", "2", "3"]],
+      ["cluster", ["elsewhere"], []],
+    ] as const) {
+      table.clearFilters();
+      table.filterColumn(column, filter);
+      expect([column, filter, shown(table)]).toEqual([column, filter, ids]);
+      expect(table.isFiltered).toBe(true);
+    }
+    table.clearFilters();
+    table.filterColumn("partition", ["cpu"]);
+    table.filterColumn("state", ["RUNNING"]);
+    expect(shown(table)).toEqual(["4"]);
+    table.filterColumn("state", []);
+    table.filterColumn("partition", "");
+    expect(table.isFiltered).toBe(false);
+    expect(columnValues(model.jobs, "partition", ["old"])).toEqual([
+      ["cpu", 3],
+      ["gpu", 2],
+      ["old", 0],
+    ]);
+  });
+
+  it("shows the finished jobs of a period, for the longer ones asks the agent", async () => {
+    const day = 86_400;
+    const at = (days: number): Partial<IJob> => ({ end_time: 100 * day - days * day });
+    const model = new Model(
+      job(1, "RUNNING"),
+      job(2, "FAILED", at(0.5)),
+      job(3, "COMPLETED", at(2)),
+      job(4, "COMPLETED", at(20)),
+    );
+    model.now = 100 * day;
+    const owned = { ...model, clusters: [{ id: "local" }], jobs: model.jobs };
+    const jobs = vi.fn(() =>
+      Promise.resolve([job(0, "COMPLETED", at(60)), job(1, "RUNNING"), model.jobs.at(-1)!]),
+    );
+    const saved = vi.fn(() => Promise.resolve());
+    const memory = { load: () => Promise.resolve({ period: 1 }), save: saved };
+    const past = new PastJobs({ jobs });
+    const table = new JobsTable(owned as unknown as IJobsModel, undefined, memory, null, past);
+    expect(shown(table)).toEqual(["1", "4", "3", "2"]);
+    await vi.waitFor(() => {
+      expect(jobs).toHaveBeenCalledExactlyOnceWith("local", 50_000, 1);
+    });
+    expect(shown(table)).toEqual(["1", "2"]);
+    table.setPeriod(7);
+    expect(shown(table)).toEqual(["1", "3", "2"]);
+    table.setPeriod(0);
+    await vi.waitFor(() => {
+      expect(shown(table)).toEqual(["1", "4", "3", "2", "0"]);
+    });
+    expect(jobs).toHaveBeenLastCalledWith("local", 50_000, 0);
+    expect(saved).toHaveBeenLastCalledWith(expect.objectContaining({ period: 0 }));
+    await vi.waitFor(() => {
+      expect(past.isLoading).toBe(false);
+    });
+    jobs.mockRejectedValue(new Error("accounting"));
+    table.loadPastJobs();
+    await vi.waitFor(() => {
+      expect(past.problem).not.toBeNull();
+    });
+    expect(shown(table)).toHaveLength(5);
+    table.setPeriod(null);
+    expect(shown(table)).toHaveLength(4);
   });
 
   it("is sorted by a column, up, down, and as at first, and puts what changes in its place", () => {

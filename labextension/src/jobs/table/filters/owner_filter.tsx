@@ -2,11 +2,11 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import type { ICluster } from "../../common/api/objects";
-import { isReached } from "../../common/api/records";
-import { clusterName, problemText } from "../../common/labels";
-import type { IQueueState } from "../all_jobs";
-import type { JobsTable } from "./table_model";
+import type { ICluster } from "../../../common/api/objects";
+import { isReached } from "../../../common/api/records";
+import { clusterName, problemText } from "../../../common/labels";
+import type { IQueueState } from "../../all_jobs";
+import type { JobsTable } from "../table_model";
 
 interface IOwnerFilterProps {
   readonly table: JobsTable;
