@@ -84,9 +84,14 @@ class Kernel:
         self._start()
         self.run("%load_ext jupyter_slurm")
 
-    def begin(self, code: str) -> str:
-        """Send a cell; return the id of the request."""
-        return self.client.execute(code, allow_stdin=self.answer is not None)
+    def begin(self, code: str, cell: str = "") -> str:
+        """Send a cell; return the id of the request. JupyterLab names the ``cell``, nbconvert and a terminal none."""
+        content = {"code": code, "silent": False, "store_history": True, "stop_on_error": True}
+        allow: dict[str, Any] = {"user_expressions": {}, "allow_stdin": self.answer is not None}
+        metadata = {"cellId": cell} if cell else {}
+        message = self.client.session.msg("execute_request", {**content, **allow}, metadata=metadata)
+        self.client.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
 
     def pump(self, seconds: float = 0.05) -> None:
         """Read published messages, and answer input requests."""
@@ -123,8 +128,8 @@ class Kernel:
                 return Ran(reply, self.under(request))
         raise AssertionError(f"the cell did not end within {timeout} s: {self.under(request)}")
 
-    def run(self, code: str, timeout: float = 90.0) -> Ran:
-        return self.end(self.begin(code), timeout)
+    def run(self, code: str, timeout: float = 90.0, *, cell: str = "") -> Ran:
+        return self.end(self.begin(code, cell), timeout)
 
     def ok(self, code: str, timeout: float = 90.0) -> Ran:
         """Run a cell that must succeed."""

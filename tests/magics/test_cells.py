@@ -136,6 +136,26 @@ def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> N
     assert number == sent
 
 
+def test_an_error_repeats_no_log_that_stands_above_it(kernel: Any) -> None:
+    fails = "values = [1]\nprint('before')\nvalues[7]\n"
+    ran = kernel.run(f"%%sbatch wait as=bad\n{fails}", cell="a1")
+    card = kernel.text(ran.display)
+    assert "before" in card
+    assert card.count("IndexError: list index out of range") == 1
+    assert "IndexError" not in ran.traceback
+    said = re.sub(r"\x1b\[[\d;]*m", "", ran.traceback).split("\n")
+    assert re.fullmatch(r"JobFailed: Job \d+ \(.*\): FAILED, .*exit code 1", said[0]), said
+    assert said[1].startswith("Read the whole log: job.stdout, job.stderr (")
+    assert len(said) == 2
+    assert "values[7]" in kernel.value("__import__('sys').last_value.details['log']")
+    # The card is above another cell, and nbconvert (which names no cell) reports only the error.
+    assert "IndexError" in kernel.run("bad.wait()", cell="a2").traceback
+    assert "IndexError" in kernel.run(f"%%sbatch wait\n{fails}").traceback
+    # The card of an array has no log.
+    ran = kernel.run("%%sbatch wait -a 0-1\n#!/bin/sh\necho why; exit 3", cell="a3")
+    assert "why" in ran.traceback
+
+
 @pytest.mark.smoke
 def test_python_cells_take_arguments_await_and_the_last_value(kernel: Any) -> None:
     names = "{'x': 'two words'}"

@@ -58,6 +58,8 @@ def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> N
         'cell = \'import sys\\nprint("to stdout")\\nprint("to stderr", file=sys.stderr)\'\n'
         "job = get_ipython().run_cell_magic('sbatch', 'wait', cell)\n"
         "job\n%sinfo\nimport jupyter_slurm\njupyter_slurm.monitor()\n"
+        "get_ipython().run_cell_magic('sbatch', 'wait', '#!/bin/sh\\necho its last words; exit 3\\n')\n"
+        "jupyter_slurm.jobs()[0].wait()\n"
     )
     done = _in_a_terminal(code, environment, home)
     assert re.search(r"Out\[\d+\]: \nJOBID +NAME +STATE", done.stdout, re.MULTILINE), done.stdout
@@ -67,6 +69,12 @@ def test_a_terminal_prints_through(environment: dict[str, str], home: Path) -> N
     assert "devwork*" in done.stdout
     assert "<div" not in done.stdout
     assert "<div" not in done.stderr
+    # The error repeats no output that was printed above it. The error of another wait, which prints nothing, has it.
+    _, failed, again = done.stdout.split("JobFailed: ")
+    assert failed.startswith("Job "), failed
+    assert "exit code 3" in failed.split("\n")[0]
+    assert "its last words" not in failed
+    assert "its last words" in again
 
 
 def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home: Path) -> None:

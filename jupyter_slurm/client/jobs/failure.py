@@ -13,7 +13,7 @@ from jupyter_slurm.errors import JobEndUnknown, JobFailed
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["END_UNKNOWN", "failure", "is_in_vain", "refuse_in_vain"]
+__all__ = ["END_UNKNOWN", "failure", "is_in_vain", "refuse_in_vain", "without_log"]
 
 END_UNKNOWN = "UNKNOWN"
 """State of a job that is over, and nobody knows how it ended."""
@@ -55,6 +55,23 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
         signal=data.get("signal"),
         log=log,
     )
+
+
+def without_log(error: JobFailed | JobEndUnknown, data: api.Job, *, has_card: bool) -> JobFailed | JobEndUnknown:
+    """Return the error without the lines of the log, which the user has seen; ``details["log"]`` still has them.
+
+    Parameters
+    ----------
+    error : JobFailed or JobEndUnknown
+        The error with the log.
+    data : mapping
+        API object of the job.
+    has_card : bool
+        Whether the user sees the job card, too, which explains the end.
+    """
+    step = advice(data, printed=True)
+    said = [] if has_card else [note for note in notes(data, printed=True) if note != step]
+    return type(error)("\n".join([headline(data), *said]), hint=error.hint, **error.details)
 
 
 def is_in_vain(data: api.Job) -> bool:

@@ -15,7 +15,7 @@ from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.attributes import JobAttributesMixin
-from jupyter_slurm.client.jobs.failure import failure
+from jupyter_slurm.client.jobs.failure import failure, without_log
 from jupyter_slurm.client.jobs.record_and_resubmission import RecordMixin, repeat
 from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
@@ -357,10 +357,19 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
                 self.raise_for_state()
         except (JobFailed, JobEndUnknown) as error:
             heard += str(error.details["log"])
-            raise
+            raise self._without_shown_log(error, follower, echo=echo) from None
         finally:
             self._restore_variables(heard, is_requested=is_requested)
         return self
+
+    def _without_shown_log(
+        self, error: JobFailed | JobEndUnknown, follower: Follower, *, echo: bool
+    ) -> JobFailed | JobEndUnknown:
+        """Return the error without its log if the output stands above it already: printed, or in the card."""
+        has_card = live_view.is_under_cell(self._views) and live_view.is_seen()
+        if not (echo or has_card) or not (follower.printed("stdout") + follower.printed("stderr")).strip():
+            return error  # as for an array, whose card shows no log of its tasks
+        return without_log(error, self._data, has_card=has_card)
 
     def _restore_variables(self, printed: str, *, is_requested: bool = False) -> None:
         """Store the returned variables, once, and report missing ones unless already reported; not for arrays."""

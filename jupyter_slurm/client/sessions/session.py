@@ -206,7 +206,8 @@ class Session(Job):
         notify(self._data)
         if follower.ended.is_set():
             text, stream = self._written.log(ranks=None)
-            raise failure(self._data, text, output_path(self._data, stream or "stderr"))
+            error = failure(self._data, text, output_path(self._data, stream or "stderr"))
+            raise self._without_shown_log(error, follower, echo=False)
         if not is_session_open(self._data):
             self.page()  # ready without a route, as far as the agent can connect without a prompt
         return self
