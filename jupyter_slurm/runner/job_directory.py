@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 import time
 
@@ -116,12 +117,24 @@ class JobDirectory:
         end: dict[str, object] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
         end.update(time=time.time(), restarts=restart)
         end["had"] = {name: told for name, variable in _GRANTED_VARIABLES.items() if (told := os.environ.get(variable))}
-        end.update({"used": used(), **more})
+        end.update({"used": used(), "sizes": self._sizes(), **more})
         try:
             self.put(path, json.dumps(end))
         except OSError as error:
             sys.stderr.write(f"The end of this job could not be recorded: {error}.\n")
         self.publish_event("ended")
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the bytes of each output file: other hosts may see fewer for a while."""
+        found = {}
+        display = os.path.join(self.folder, f"display{self.suffix}.jsonl")
+        files: dict[str, int | str] = {"stdout": 1, "stderr": 2, "display": display}
+        for name, file in files.items():
+            with contextlib.suppress(OSError):
+                told = os.stat(file)
+                if stat.S_ISREG(told.st_mode):
+                    found[name] = told.st_size
+        return found
 
     def offer(self) -> None:
         """Give the cell and its programs the paths of their files (``job.py``)."""

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EndMarker",
-    "had_from_end_marker",
     "note_blame",
-    "ranks_from_end_marker",
+    "note_marker",
     "read_ranks",
     "unknown_end",
     "why_ended",
@@ -34,6 +33,7 @@ _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
 _MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
+_SIZED = ("stdout", "stderr", "display")
 _HINT_ANOTHER_PROCESS = "Run %%remote again to start a new process."
 _HINT_RESTART = "Restart the kernel in its notebook."
 
@@ -53,6 +53,7 @@ class EndMarker(TypedDict, total=False):
     refused: object
     lost: object
     had: object
+    sizes: object
 
 
 def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
@@ -93,12 +94,12 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | 
     if not (entry.record and entry.record.launcher) or entry.is_array:
         return None
     try:
-        return ranks_from_end_marker(await read_untrusted(transport, entry.folder.end_marker(None), _MAX_MARKER_BYTES))
+        return _ranks(await read_untrusted(transport, entry.folder.end_marker(None), _MAX_MARKER_BYTES))
     except (FileNotFoundError, TransportError, ValueError, RecursionError):
         return None
 
 
-def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
+def _ranks(marker: Any) -> api.JobRanks | None:
     """Return the ranks in an end marker; None if missing or unknown."""
     try:
         told = marker["ranks"]
@@ -109,7 +110,15 @@ def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
         return None
 
 
-def had_from_end_marker(marker: EndMarker) -> dict[str, str]:
+def note_marker(entry: TrackedJob, marker: EndMarker) -> None:
+    """Record the runner's view of a job's end, besides the exit code and the reason."""
+    entry.runner.ranks, entry.runner.had = _ranks(marker), _had(marker)
+    told = marker.get("sizes")
+    sizes = told.items() if isinstance(told, dict) else ()
+    entry.runner.sizes = {name: size for name, size in sizes if name in _SIZED and type(size) is int}
+
+
+def _had(marker: EndMarker) -> dict[str, str]:
     """Return the resources in an end marker; the job could have written anything into the marker."""
     had = marker.get("had")
     told = had if isinstance(had, dict) else {}

@@ -230,11 +230,14 @@ class RunnerView:
         Of a finished Python cell with a launcher: the rank that failed first, and the number of other failed ranks.
     unverified : bool
         True while the end is known only from the runner's end marker.
+    sizes : dict
+        Bytes that each stream had at the end; an NFS client may see fewer for a while.
     """
 
     had: dict[str, str] = field(default_factory=dict)
     ranks: api.JobRanks | None = None
     unverified: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass

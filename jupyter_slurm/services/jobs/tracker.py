@@ -22,9 +22,8 @@ from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.failures import (
-    had_from_end_marker,
     note_blame,
-    ranks_from_end_marker,
+    note_marker,
     read_ranks,
     unknown_end,
     why_ended,
@@ -316,8 +315,8 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.runner.ranks = restarts, ranks_from_end_marker(marker)
-        entry.runner.had = had_from_end_marker(marker)
+        entry.restarts = restarts
+        note_marker(entry, marker)
         if "lost" in marker:
             await self._end_cell(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: listeners that see the end also see the reason

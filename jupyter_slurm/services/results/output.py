@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from jupyter_slurm.errors import JobOutputMissing, TransportError
@@ -21,7 +22,7 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["DISPLAY", "STREAMS", "LinkState", "OutputPart", "follow", "read_output", "why_lost"]
+__all__ = ["DISPLAY", "STREAMS", "LinkState", "Listener", "OutputPart", "follow", "read_output", "why_lost"]
 
 _CHUNK_BYTES = 262_144
 _RETRY_INTERVAL_S = 5.0  # seconds after which a failed read is repeated
@@ -111,21 +112,37 @@ def why_lost(cluster: str, reached: Callable[[], LinkState]) -> str:
     return f"The connection to {cluster} is lost: {connection['message']}"
 
 
+@dataclass(frozen=True)
+class Listener:
+    """Connections of a followed output to its job.
+
+    Attributes
+    ----------
+    changed : asyncio.Event
+        Set when the state of the job changes.
+    printed : callable
+        Called after new output, and when a file has appeared.
+    is_growing : callable
+        Returns whether streams of a finished job, with the sizes seen, are still incomplete.
+    """
+
+    changed: asyncio.Event
+    printed: Callable[[], None]
+    is_growing: Callable[[TrackedJob, Mapping[str, int | None]], bool]
+
+
 async def follow(
     transport: Transport,
     tails: OutputGrowth,
     read_entry: Callable[[], TrackedJob],
     offsets: dict[str, int],
-    changed: asyncio.Event,
-    printed: Callable[[], None],
+    heard: Listener,
     lost: Callable[[], str],
 ) -> AsyncIterator[Event]:
     """Yield the output and the states of a job, until it is over and everything has been sent.
 
     ``offsets`` gives for each stream the bytes that the listener already has; a missing stream is not sent. A negative
-    offset asks for the end only: the first event has the start position. ``changed`` is set when the job's state
-    changes; ``printed`` is called after new output, and when a file has appeared; ``lost`` returns why the connection
-    is down.
+    offset asks for the end only: the first event has the start position. ``lost`` returns why the connection is down.
 
     Raises
     ------
@@ -134,9 +151,9 @@ async def follow(
     """
     told: api.Job | None = None
     trouble, present = "", set[str]()
-    with tails.watching(changed) as watch:
+    with tails.watching(heard.changed) as watch:
         while True:
-            changed.clear()  # first: later changes set the event again
+            heard.changed.clear()  # first: later changes set the event again
             entry = read_entry()
             if (said := lost()) != trouble:
                 trouble = said
@@ -154,16 +171,16 @@ async def follow(
                     quiet = False
                     yield "output", part
             if not quiet:
-                printed()
+                heard.printed()
             if (now := job_dict(entry)) != told:
                 told = now
                 yield "job", now
-            if is_over:
+            if is_over and not heard.is_growing(entry, {stream: sizes.get(path) for stream, path in paths.items()}):
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_INTERVAL_S):
-                    await changed.wait()
+                    await heard.changed.wait()
 
 
 def _paths(entry: TrackedJob, streams: Iterable[str]) -> dict[str, str]:

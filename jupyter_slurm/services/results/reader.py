@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jupyter_slurm.errors import JobOutputMissing, UntrustedFile, UsageError
@@ -127,9 +127,11 @@ class ResultReader:
                 await check_ownership(self._transport, entry.folder.path)  # before anything is said of the file
             while True:
                 try:
-                    return await output.read_output(
+                    found, size = await output.read_output(
                         self._transport, asked, stream, offset, limit, finished=entry.is_finished
                     )
+                    if not self._is_growing(asked, {stream: size}):
+                        return found, size
                 except JobOutputMissing:
                     if not self._is_late(asked, stream):
                         raise
@@ -154,6 +156,17 @@ class ResultReader:
         is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
         return stream == VALUES and is_asked and entry.exit_code == 0
 
+    def _is_growing(self, entry: TrackedJob, sizes: Mapping[str, int | None]) -> bool:
+        """Return whether files of a job that has just ended are smaller than at its end: NFS keeps sizes, too.
+
+        Only those in the job directory count: a path elsewhere may be another file on the node.
+        """
+        since = 0.0 if entry.state_since is None else entry.state_since
+        if entry.folder is None or not entry.is_finished or not 0 <= self._clock() - since < _NFS_CACHE_S:
+            return False
+        smaller = [name for name, size in sizes.items() if (size or 0) < entry.runner.sizes.get(name, 0)]
+        return any((entry.path(name) or "").startswith(f"{entry.folder.path}/") for name in smaller)
+
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:
         """Yield the output and the states of a job until its end."""
         entry = await self._find(reference)
@@ -169,7 +182,8 @@ class ResultReader:
 
             begun = functools.partial(self._note_output, entry)
             lost = functools.partial(output.why_lost, self._tracker.name, self._reached)
-            async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
+            heard = output.Listener(changed, begun, self._is_growing)
+            async for event in output.follow(self._transport, self._tails, look, positions, heard, lost):
                 yield event
 
     def _note_output(self, entry: TrackedJob) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import base64
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +17,47 @@ OUT = {"in": [], "out": ["got"], "limit": 1000}
 
 
 class Attributes:
-    """Cached attributes of a client: a file with a hidden name is not there, until it appears."""
+    """Cached attributes of a client: a file with a hidden name is not there, or has an old size, until it appears."""
 
     def __init__(self, transport: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._hidden, self.looks = "", 0
+        self._hidden, self._size, self.looks = "", 0, 0
         for name in ("read", "read_owned", "stat"):
             monkeypatch.setattr(transport, name, self._looked(getattr(transport, name)))
+        monkeypatch.setattr(transport, "stat_all", self._looked_at_all(transport.stat_all))
 
     def _looked(self, method: Callable[..., Any]) -> Callable[..., Any]:
         async def look(path: str, *rest: Any) -> Any:
-            if self._hidden and Path(path).name.startswith(self._hidden):
-                self.looks += 1
+            if not self._is_hidden(path):
+                return await method(path, *rest)
+            self.looks += 1
+            if not self._size:
                 raise FileNotFoundError(path)
-            return await method(path, *rest)
+            found = await method(path, *rest)
+            if isinstance(found, bytes):  # nothing is read beyond the known size
+                return found[: max(0, self._size - (rest[0] if rest else 0))]
+            return dataclasses.replace(found, size=self._size)
 
         return look
 
-    def hide(self, name: str) -> None:
-        self._hidden, self.looks = name, 0
+    def _looked_at_all(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def look(paths: Sequence[str]) -> Any:
+            found = await method(paths)
+            for path in filter(self._is_hidden, paths):
+                self.looks += 1
+                if not self._size:
+                    found.pop(path, None)
+                elif path in found:
+                    found[path] = dataclasses.replace(found[path], size=self._size)
+            return found
+
+        return look
+
+    def _is_hidden(self, path: str) -> bool:
+        return bool(self._hidden) and Path(path).name.startswith(self._hidden)
+
+    def hide(self, name: str, size: int = 0) -> None:
+        """Hide a file, or its bytes beyond a size."""
+        self._hidden, self._size, self.looks = name, size, 0
 
     async def appear(self) -> None:
         """Show the file after it was looked for several times."""
@@ -69,3 +94,37 @@ async def test_values_and_output_of_a_job_that_has_just_ended_are_awaited(desk: 
         found, size = await asked
         assert content in found
         assert size == len(found)
+
+
+PAINTS = "from IPython.display import HTML, display\nprint('early', flush=True)\ndisplay(HTML('<b>figure</b>'))\nprint('late')"
+
+
+@pytest.mark.parametrize("size", [0, 6], ids=["missing", "old size"])
+@pytest.mark.parametrize("name", ["display", "stdout"])
+async def test_a_follower_gets_all_that_a_job_has_written_before_it_ended(
+    desk: Any, attributes: Attributes, name: str, size: int
+) -> None:
+    attributes.hide(name, size)
+    cell = await desk.submit(PAINTS, "-p", "arandu")
+    appears = None
+    heard = {"display": b"", "stdout": b""}
+    offsets = {"display": 0, "stdout": 0}
+    async for event, data in desk.core.cluster(desk.id).results.stream(cell["key"], offsets):
+        if event == "output" and data["stream"] in heard:
+            heard[data["stream"]] += base64.b64decode(data["data"])
+        if event == "job" and data["finished"] and appears is None:
+            attributes.hide(name, size)  # count from here on
+            appears = asyncio.ensure_future(attributes.appear())
+    assert appears is not None
+    appears.cancel()
+    assert heard["stdout"] == b"early\nlate\n"
+    assert b"figure" in heard["display"]
+
+
+async def test_output_with_an_old_size_is_read_again(desk: Any, attributes: Attributes) -> None:
+    cell = await desk.submit("print('early', flush=True)\nprint('late')", "-p", "arandu")
+    assert (await desk.finished(cell["key"]))["state"] == "COMPLETED"
+    attributes.hide("stdout", 6)
+    asked = asyncio.ensure_future(desk.core.cluster(desk.id).results.output(cell["key"], "stdout", 0, None))
+    await asyncio.wait((asyncio.ensure_future(attributes.appear()), asked), return_when=asyncio.FIRST_COMPLETED)
+    assert await asked == (b"early\nlate\n", 11)
