@@ -40,9 +40,13 @@ interface IRowProps extends ITableProps {
   readonly isActive: boolean;
   /** The job that the first click of a double click has hit: the rows may move before the second. */
   readonly pressed: React.MutableRefObject<IJob | null>;
+  /** What a redraw of the table changes, but not scrolling: the table changes in place. */
+  readonly redraw: ITableProps;
+  readonly redraws: number;
 }
 
-function Row(props: IRowProps): React.ReactElement {
+/** A row of the table. Scrolling draws only the rows that come into view. */
+const Row = React.memo(function Row(props: IRowProps): React.ReactElement {
   const { row, index, id, top, isActive, pressed, table, trans, acts, isNarrow } = props;
   const { job, parent } = row;
   const kind = stateKind(job.state);
@@ -60,7 +64,7 @@ function Row(props: IRowProps): React.ReactElement {
       data-known={job.known}
       data-active={isActive}
       data-acting={table.model.pendingAct(job)}
-      style={{ transform: `translateY(${top}px)` }}
+      style={{ top }}
       onClick={(event) => {
         if (event.detail < 2) {
           pressed.current = job;
@@ -85,11 +89,11 @@ function Row(props: IRowProps): React.ReactElement {
       <CancelCell {...cells} />
     </div>
   );
-}
+});
 
 export function Table(props: ITableProps): React.ReactElement {
   const { table, trans, acts, isNarrow, onFilter } = props;
-  usePeriodicRedraw();
+  const redraws = usePeriodicRedraw();
   const node = React.useRef<HTMLDivElement>(null);
   const pressed = React.useRef<IJob | null>(null);
   const name = React.useId();
@@ -161,8 +165,9 @@ export function Table(props: ITableProps): React.ReactElement {
                 id={`${name}-${index}`}
                 top={start - head}
                 isActive={index === active}
+                redraw={props} // the same object until the parent draws
                 {...props}
-                {...{ index, pressed }}
+                {...{ index, pressed, redraws }}
               />
             )
           );
