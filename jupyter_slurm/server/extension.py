@@ -22,6 +22,7 @@ from jupyter_slurm.server.notebook_moves.handlers import NotebookMoves
 from jupyter_slurm.server.session_proxy.handlers import SESSIONS, SessionHandler
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
 from jupyter_slurm.server.session_proxy.isolation import Tickets
+from jupyter_slurm.server.session_proxy.new_notebook import NEW_NOTEBOOKS, NewNotebookHandler
 
 __all__ = ["SlurmExtension", "has_panel"]
 
@@ -50,6 +51,7 @@ class SlurmExtension(ExtensionApp):
             os.environ["JUPYTER_SLURM_SHARES_ORIGIN"] = "1"
         found = {"access": self._access, "caller": self._caller, "tickets": tickets}
         self.handlers.append((SESSIONS, SessionHandler, found))
+        self.handlers.append((NEW_NOTEBOOKS, NewNotebookHandler, {"access": self._access, "caller": self._caller}))
         if fits_sessions(self.serverapp.base_url):
             # Inherited by kernels and terminals: sessions launched in them have an address of this server.
             os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url

@@ -257,6 +257,13 @@ export class AgentApi
     await this._send(["kernelspecs", name], "", { method: "DELETE" }, SERVER_API);
   }
 
+  async newNotebook(session: string): Promise<string> {
+    const answer = (await this._post(["sessions", session, "notebooks"], {}, SERVER_API)) as {
+      path: string;
+    };
+    return answer.path;
+  }
+
   async kernelPlace(id: string): Promise<IKernelPlace | null> {
     const answer = (await this._json(["kernels", id], "", { cache: "no-store" }, SERVER_API)) as {
       place: IKernelPlace | null;

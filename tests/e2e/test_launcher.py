@@ -159,6 +159,12 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     assert not [url for url in asked_for if token in url or not url.startswith((lab.url, "data:", "blob:"))]
     inner.close()
 
+    with page.context.expect_page() as opened:
+        session.get_by_role("button", name="Open a new notebook in session training").click()
+    expect(opened.value.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible()  # without a question for a kernel
+    assert "Untitled.ipynb" in opened.value.url
+    opened.value.close()
+
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     row = page.get_by_role("list", name="Sessions").get_by_role("listitem")
     expect(row).to_have_text(re.compile("trainingready · dgx01.*Open.*Stop"))

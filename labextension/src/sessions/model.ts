@@ -40,6 +40,8 @@ export interface ISessionsApi {
   stop(cluster: string, session: string): Promise<IJob>;
   /** Return the end of the log of the Jupyter server. */
   log(cluster: string, session: string): Promise<string>;
+  /** Create a notebook in a session; return the path of its page. */
+  newNotebook(session: string): Promise<string>;
   /** Return the address of a session on this Jupyter server; null of one that was launched through another server. */
   address(path: string): string | null;
   /** Whether pages of sessions on this Jupyter server have an origin of their own. */
@@ -77,6 +79,8 @@ export interface ISessionsModel extends IDisposable {
   reconnect(job: SessionJob): Promise<void>;
   log(job: SessionJob): Promise<string>;
   address(job: SessionJob): string | null;
+  /** Create a notebook in a session; return the address of its page, null after a problem. */
+  newNotebook(job: SessionJob): Promise<string | null>;
   isIsolated(): boolean;
 }
 
@@ -209,6 +213,21 @@ export class SessionsModel extends Model implements ISessionsModel {
 
   address({ session }: SessionJob): string | null {
     return this._api.address(session.path);
+  }
+
+  async newNotebook(job: SessionJob): Promise<string | null> {
+    this._problems.delete(job.key);
+    this._emit();
+    try {
+      return this._api.address(await this._api.newNotebook(job.key));
+    } catch (error) {
+      this._problems.set(
+        job.key,
+        toProblem(error, "Open the session, and create a notebook there."),
+      );
+      this._emit();
+      return null;
+    }
   }
 
   isIsolated(): boolean {

@@ -22,8 +22,46 @@ interface ISessionProps {
   readonly stop: (job: SessionJob) => void;
 }
 
+/** Create a notebook in a session, and open it in a tab. */
+async function openNotebook(model: ISessionsModel, job: SessionJob): Promise<void> {
+  const tab = window.open("", "_blank"); // later than in the click, browsers block it
+  const address = await model.newNotebook(job);
+  if (tab === null) {
+    return;
+  }
+  if (address === null) {
+    tab.close();
+    return;
+  }
+  tab.opener = null;
+  tab.location.replace(address);
+}
+
+/** The button that leads from the session to a running kernel with one click. */
+function NewNotebook({
+  model,
+  trans,
+  job,
+}: Omit<ISessionProps, "stop">): React.ReactElement | null {
+  const isLab = job.session.server?.startsWith("jupyterlab") === true;
+  return isLab && isOpen(job) && model.address(job) !== null ? (
+    <button
+      type="button"
+      className="jp-mod-styled"
+      disabled={model.isStopping(job)}
+      aria-label={trans.__("Open a new notebook in session %1", jobName(job))}
+      onClick={() => {
+        void openNotebook(model, job);
+      }}
+    >
+      {trans.__("New notebook")}
+    </button>
+  ) : null;
+}
+
 /** Actions on a session: open it in a tab of its own, connect to it, stop it. */
-function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement {
+function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElement {
+  const { model, trans, job, stop, children } = props;
   const name = jobName(job);
   const address = model.address(job);
   const isStopping = model.isStopping(job);
@@ -41,6 +79,7 @@ function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement
           {trans.__("Open")}
         </a>
       )}
+      {children}
       {job.session.state === "unreachable" && (
         <button
           type="button"
@@ -201,7 +240,9 @@ export function SessionCard(
         </p>
       )}
       <div className="jp-Slurm-actions">
-        <Actions {...props} />
+        <Actions {...props}>
+          <NewNotebook {...{ model, trans, job }} />
+        </Actions>
         {isOver(job) && (
           <button type="button" className="jp-mod-styled jp-mod-accept" onClick={launchAgain}>
             {trans.__("Launch another")}

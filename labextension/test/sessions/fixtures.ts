@@ -127,6 +127,7 @@ export function here(...clusters: ICluster[]): IHere {
     stop: vi.fn(() => Promise.resolve(session("ended", { state: "CANCELLED" }))),
     log: vi.fn(() => Promise.resolve("")),
     address: vi.fn((path: string) => `http://here${path}`),
+    newNotebook: vi.fn(() => Promise.resolve("/jupyter-slurm/key/lab/tree/Untitled.ipynb")),
     isIsolated: vi.fn(() => true),
   };
   const saved = new Map<string, ILaunchForm>();
