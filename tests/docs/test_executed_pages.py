@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from page_blocks import Page, read_pages
 from page_outputs import Stored, load_outputs, save_outputs
-from pages import Surroundings, at_laptop_of, on_login_node, run_page
+from pages import BlockRun, Surroundings, at_laptop_of, on_login_node, run_page
 from replicas import Replica
 
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -22,6 +22,14 @@ from jupyter_slurm.errors import MissingPackages
 DOCS = Path(__file__).parents[2] / "docs"
 OUTPUTS = DOCS / "outputs"
 PAGES = read_pages(DOCS)
+
+
+def _measure_walk(page: Page, runs: list[BlockRun]) -> dict[str, object]:
+    """Return the words and the seconds of commands up to the first job of a cell, or of the whole page without one."""
+    first = next((run for run in runs if run.block.source.startswith("%%sbatch")), runs[-1])
+    lines = (DOCS / f"{page.name}.md").read_text("utf-8").splitlines()
+    end = first.block.line + len(first.block.source.splitlines())
+    return {"page": page.name, "seconds": first.ended, "words": len(" ".join(lines[:end]).split())}
 
 
 def _parameter(page: Page) -> object:
@@ -63,8 +71,11 @@ def _ray(request: pytest.FixtureRequest) -> dict[str, object]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [_parameter(page) for page in PAGES])
-def test_each_block_of_a_page_does_what_it_says(page: Page, place: Surroundings) -> None:
+def test_each_block_of_a_page_does_what_it_says(
+    page: Page, place: Surroundings, record_property: Callable[[str, object], None]
+) -> None:
     runs = run_page(page, place)
+    record_property("walk", _measure_walk(page, runs))
     faults = [f"{page.name}.md:{run.block.line}: {run.fault}" for run in runs if run.fault]
     assert not faults, "\n".join(faults)
     if os.environ.get("JUPYTER_SLURM_STORE_OUTPUTS"):

@@ -35,11 +35,12 @@ _CARD_TIMEOUT_S = 3.0
 
 @dataclass
 class BlockRun:
-    """Result of a block: its outputs for readers, and what was wrong (empty: nothing)."""
+    """Result of a block: its outputs for readers, what was wrong (empty: nothing), and its end since the page's start."""
 
     block: Block
     outputs: list[Output] = field(default_factory=list)
     fault: str = ""
+    ended: float = 0.0
 
     def keep(self, cell: Any, place: Surroundings) -> None:
         """Keep the present outputs of its cell: the card of a job changes as long as the notebook is open."""
@@ -84,6 +85,7 @@ def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
     client.owns_km = True
     terminal = Terminal(place.env, place.home, place.prefix, place.answers)
     runs: list[BlockRun] = []
+    began = time.monotonic()
     client.reset_execution_trackers()
     with _kernel(client, place):
         for number, block in enumerate(page.blocks):
@@ -91,6 +93,7 @@ def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
                 runs.append(_run_terminal(block, terminal, place))
             else:
                 runs.append(_run_cell(client, number, block, place))
+            runs[-1].ended = time.monotonic() - began
             if runs[-1].fault:
                 break
             if number:
