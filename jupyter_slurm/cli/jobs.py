@@ -196,7 +196,8 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _as_text(name: str, value: Any) -> str:
-    from jupyter_slurm.client.render.job_card import duration, sentences
+    from jupyter_slurm.client.render.job_card import sentences
+    from jupyter_slurm.domain.slurm_values import NO_LIMIT_S, format_time_limit
 
     if name in _TIMES:
         return _format_time(value)
@@ -205,7 +206,7 @@ def _as_text(name: str, value: Any) -> str:
     if name == "argv":
         return shlex.join(value)
     if name == "time_limit":
-        return duration(value)
+        return format_time_limit(None if value >= NO_LIMIT_S else value)
     if name == "session":
         return f"{value['state']} {value['url'] or ''}".strip()
     if isinstance(value, dict):

@@ -217,7 +217,8 @@ class Facts:
                 if seconds is not None:
                     found.setdefault(seconds, []).append(f"{about} {one.name}")
         for seconds, said in sorted(found.items()):
-            yield NamedEntity(format_time_limit(seconds).removeprefix("0"), _joined(said))
+            text = format_time_limit(seconds)
+            yield NamedEntity(text if text.count(":") == 2 else f"0:{text}", _joined(said))  # to be typed: with hours
 
     def _named_reservation(self) -> Iterator[NamedEntity]:
         yield from (

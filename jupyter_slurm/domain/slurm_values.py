@@ -14,9 +14,11 @@ from typing import Final
 from jupyter_slurm.errors import UsageError
 
 __all__ = [
+    "NO_LIMIT_S",
     "Gres",
     "counted",
     "duration_words",
+    "format_duration",
     "format_memory",
     "format_time_limit",
     "parse_count",
@@ -31,6 +33,9 @@ __all__ = [
     "read_time_limit",
     "split_outside_brackets",
 ]
+
+NO_LIMIT_S: Final = 365 * 86400
+"""Time limit that Slurm gives a job without one: a year."""
 
 _TIME = re.compile(
     r"(?:(?P<days>\d{1,9})-(?P<dh>\d{1,9})(?::(?P<dm>\d{1,9})(?::(?P<ds>\d{1,9}))?)?"
@@ -155,15 +160,19 @@ def duration_words(seconds: float) -> str:
     return " ".join(parts) or "0 min"
 
 
-def format_time_limit(seconds: int | None) -> str:
-    """Format a time limit as Slurm does: ``[days-]hours:minutes:seconds``, or ``UNLIMITED`` for ``None``."""
-    if seconds is None:
-        return "UNLIMITED"
-    minutes, second = divmod(seconds, 60)
+def format_duration(seconds: float) -> str:
+    """Format a length of time as squeue does: ``1-02:03:04``, ``2:03:04``, ``3:04``; ``--time`` reads all of them."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
-    clock = f"{hour:02}:{minute:02}:{second:02}"
-    return f"{days}-{clock}" if days else clock
+    if days:
+        return f"{days}-{hour:02}:{minute:02}:{second:02}"
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
+
+
+def format_time_limit(seconds: float | None) -> str:
+    """Format a time limit: as a duration, or ``UNLIMITED`` where there is none."""
+    return "UNLIMITED" if seconds is None else format_duration(seconds)
 
 
 def parse_memory(text: str, default_unit: str = "M") -> int:

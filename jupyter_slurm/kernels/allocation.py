@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.kernels.kernel import KernelStep
 from jupyter_slurm.client.render import allocation_card
-from jupyter_slurm.client.render.job_card import duration, sentences
+from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.domain.advice.endings import is_near_limit
+from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.kernels import notices
 from jupyter_slurm.kernels import state_file as signposts
@@ -108,7 +109,7 @@ class KernelAllocation:
             data = await self._do(lambda: self._granted.data)
             left = allocation_card.remaining_time(data)
             if left is not None and is_near_limit(left, data["time_limit"] or 0):
-                return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
+                return f"Warning: this kernel's allocation ends in {format_duration(left)}, and its variables with it."
         return ""
 
     async def trouble(self) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.client.render import allocation_card
-from jupyter_slurm.client.render.job_card import duration, headline, notes, sentences
+from jupyter_slurm.client.render.job_card import headline, notes, sentences
+from jupyter_slurm.domain.slurm_values import duration_words
 from jupyter_slurm.domain.states import ENDING_STATES
 
 if TYPE_CHECKING:
@@ -143,4 +144,4 @@ def retained_allocation_text(allocation: api.Job) -> str:
     """Return a note that an allocation exists without a kernel, and for how long; empty otherwise."""
     if not allocation_card.is_open(allocation) or not (lease := allocation.get("lease")):
         return ""
-    return f"Its allocation {allocation['id'] or ''} is kept for another start, for {duration(lease)}."
+    return f"Its allocation {allocation['id'] or ''} is kept for another start, for {duration_words(lease)}."

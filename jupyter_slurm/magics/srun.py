@@ -13,12 +13,12 @@ from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.allocation_card import held_notes
-from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.domain.scripts.script import classify
+from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     as_python,
@@ -129,9 +129,10 @@ def report_allocation(allocation: Allocation) -> None:
     An allocation that was pending when Slurm was last asked may have started. The step shows whether it waits.
     """
     left = allocation.time_left
-    more = f"{duration(left)} left" if left is not None else "" if allocation.state == "PENDING" else allocation.state
+    state = "" if allocation.state == "PENDING" else allocation.state
+    more = state if left is None else f"{format_duration(left)} left"
     sys.stdout.write(f"{allocation.title}{f', {more}' if more else ''}\n")
-    for note in held_notes(allocation.data, duration):
+    for note in held_notes(allocation.data):
         if note.startswith("Warning"):
             sys.stderr.write(f"{note}\n")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.allocation_card import job_name
-from jupyter_slurm.client.render.job_card import NO_LIMIT_S, duration, is_finished, state_as_html, tally
-from jupyter_slurm.client.render.present_time import present_time
+from jupyter_slurm.client.render.job_card import is_finished, state_as_html, tally
+from jupyter_slurm.client.render.present_time import present_time, time_limit
 from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.widgets.base import calm
 
@@ -59,19 +60,18 @@ def row(data: api.Job) -> str:
 
 def progress(data: api.Job) -> str:
     """Return the used share of a job's time."""
-    start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
-    limit = limit if limit is not None and limit < NO_LIMIT_S else None
+    start, end, limit = data.get("start_time"), data.get("end_time"), time_limit(data)
     said = ""
     if runs(data) and start:
         used = max(0.0, present_time(data) - start)
         if limit:
             said = f'<progress style="{_BAR}" aria-label="time used" value="{min(used, limit):.0f}" max="{limit}">'
             said += "</progress> "
-        said += escape(duration(used) + (f" of {duration(limit)}" if limit else ""))
+        said += escape(format_duration(used) + (f" of {format_duration(limit)}" if limit else ""))
     elif start and end and is_finished(data):
-        said = escape(f"ran {duration(end - start)}")
+        said = escape(f"ran {format_duration(end - start)}")
     elif limit and not is_finished(data):
-        said = calm(f"up to {duration(limit)}")
+        said = calm(f"up to {format_duration(limit)}")
     return said
 
 

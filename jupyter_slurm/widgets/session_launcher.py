@@ -10,7 +10,7 @@ import ipywidgets
 from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.render.job_card import duration, facts, is_finished, notes, state_as_html
+from jupyter_slurm.client.render.job_card import facts, is_finished, notes, state_as_html
 from jupyter_slurm.client.render.present_time import present_time
 from jupyter_slurm.client.render.session_card import end_note, is_session_open, session_path, session_state
 from jupyter_slurm.client.render.table import escape
@@ -187,7 +187,7 @@ def _as_html(data: api.Job) -> str:
         lines.append(calm(reached))
     if is_finished(data) or not is_session_open(data):
         lines += [calm(note) for note in notes(data)[:3]]
-    elif warning := end_note(data, duration):
+    elif warning := end_note(data):
         lines.append(calm(warning))
     return f'<div style="line-height:1.5">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
 

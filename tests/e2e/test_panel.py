@@ -399,7 +399,7 @@ def test_the_narrow_list_and_the_wide_table_have_room_for_what_they_show(
     expect(side.locator(ROWS)).to_have_count(2)
     failed = side.locator(ROWS).nth(1)
     expect(failed.locator(".jp-Slurm-id")).to_have_text(f"{array}_2")
-    expect(failed.locator(".jp-Slurm-facts")).to_have_attribute("title", re.compile("It ended with exit code 1."))
+    expect(failed.locator(".jp-Slurm-facts")).to_have_attribute("title", re.compile("The job ended with exit code 1."))
     side.get_by_role("button", name=re.compile("^Failed ")).click()
     _use_the_wide_table(page, array, screenshot, axe)
     subprocess.run(["scancel", array], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)

@@ -98,7 +98,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
         assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
     wait_for(lambda: kernel.value("training.browser_url") in kernel.text(asked), "its card")
     assert re.search(r"Session \d+ \(training\): ready, on dgx01, .*1 GPU, jupyterlab \d", kernel.text(asked))
-    assert "It ends when nobody has used it for 2:00:00." in kernel.text(asked)
+    assert "It stops after 2 h without use." in kernel.text(asked)
     listed = slurm("sessions").stdout
     assert re.search(r"^NAME +STATE +JOBID +NODES +URL\n", listed)
     assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(for_programs)}$", listed, re.MULTILINE), listed
@@ -160,7 +160,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     kernel.ok("files.wait_ready()")
     assert "seen here" in httpx.get(kernel.value("files.url"), trust_env=False).text
     assert kernel.value("files.page()") == "None"
-    assert "It ends when nothing has been connected to it for 1-00:00:00." in kernel.text(asked)
+    assert "It stops after 24 h without a connection." in kernel.text(asked)
     assert "; runs python3 -m http.server '{port}' --bind '{host}'\n" in slurm("sessions", "-v").stdout
     assert "GET /" in slurm("log", "files").stdout
     browser = home / "plain-browser"

@@ -220,7 +220,7 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     wait_for(lambda: "8 GPUs" not in front.html(root), "nothing is doubtful")
     limit = front.find(root, description="Time limit")
     front.set(limit, value="1h 30 min")
-    wait_for(lambda: "= 90 min" in front.html(root) and "--time=01:30:00" in front.html(root), "the time in words")
+    wait_for(lambda: "= 90 min" in front.html(root) and "--time=1:30:00" in front.html(root), "the time in words")
     front.set(limit, value="90")
     wait_for(lambda: "--time=90" in front.html(root), "a time as Slurm takes it")
     front.click(front.find(root, description="New cell"))

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
-from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.slurm_values import format_memory
+from jupyter_slurm.domain.slurm_values import format_duration, format_memory
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -121,7 +120,7 @@ def _type(gpu: api.Gpus) -> str:
 
 
 def _partition(item: api.ResourcesPartition) -> list[Any]:
-    limit = "none" if item["time_limit"] is None else duration(item["time_limit"])
+    limit = "none" if item["time_limit"] is None else format_duration(item["time_limit"])
     nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(item["nodes"].items()))
     name = item["name"] + ("*" if item["is_default"] else "")
     gpus = _joined(f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"])

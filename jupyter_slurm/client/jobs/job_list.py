@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.allocation_card import job_name, remaining_time
-from jupyter_slurm.client.render.job_card import duration, tally
+from jupyter_slurm.client.render.job_card import tally
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.slurm_values import duration_words, format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -90,8 +91,8 @@ def _held_row(data: api.Job) -> list[str]:
         str(data.get("partition") or ""),
         str(data.get("nodes") or ""),
         str(data.get("gpus") or ""),
-        "" if left is None else duration(left),
-        duration(lease) if lease else "one step",
+        "" if left is None else format_duration(left),
+        duration_words(lease) if lease else "one step",
         "keep" if data.get("keep") else "",
     ]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.slurm_values import NO_LIMIT_S, format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -36,14 +36,15 @@ class Report(dict[str, Any]):
 
     def _rows(self) -> list[tuple[str, str]]:
         elapsed, limit, cpus = self["elapsed"], self["time_limit"], self["cpus"]
+        limit = limit if limit is not None and limit < NO_LIMIT_S else None
         rows = []
         if elapsed is not None:
-            share = f" ({_share(elapsed / limit)} of {duration(limit)})" if limit else ""
-            rows.append(("time", f"{duration(elapsed)}{share}"))
+            share = f" ({_share(elapsed / limit)} of {format_duration(limit)})" if limit else ""
+            rows.append(("time", f"{format_duration(elapsed)}{share}"))
         if self["cpu_time"] is not None:
             of = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
             share = f": {_share(self['cpu_efficiency'])} of {of}" if self["cpu_efficiency"] is not None else ""
-            rows.append(("CPU", f"{duration(self['cpu_time'])}{share}"))
+            rows.append(("CPU", f"{format_duration(self['cpu_time'])}{share}"))
         if self["memory_peak"] is not None:
             asked = self["memory_asked"]
             share = f" ({_share(self['memory_efficiency'])} of {format_size(asked)})" if asked else ""

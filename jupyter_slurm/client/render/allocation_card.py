@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.render.present_time import present_time
+from jupyter_slurm.client.render.present_time import present_time, time_limit
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.domain.advice.endings import is_near_limit
+from jupyter_slurm.domain.slurm_values import duration_words, format_duration
 from jupyter_slurm.domain.states import ENDING_STATES
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def job_name(data: api.Job) -> str:
 
 
 def remaining_time(data: api.Job) -> float | None:
-    """Return the seconds until the time limit of a running job."""
-    start, limit = data.get("start_time"), data.get("time_limit")
+    """Return the seconds until the time limit of a running job; None without a limit."""
+    start, limit = data.get("start_time"), time_limit(data)
     if data.get("state") != "RUNNING" or not start or not limit:
         return None
     return max(0.0, float(start) + float(limit) - present_time(data))
 
 
-def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
+def held_facts(data: api.Job) -> list[str]:
     """Return the resources of an allocation, and its remaining time."""
     if data.get("finished") or data.get("kind") != "allocation" or is_released(data):
         return []
@@ -50,11 +50,11 @@ def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if gpus := data.get("gpus"):
         said.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
     if left is not None:
-        said.append(f"{duration(left)} left")
+        said.append(f"{format_duration(left)} left")
     return said
 
 
-def held_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
+def held_notes(data: api.Job) -> list[str]:
     """Return notes: the estimated start, a near end, and the event that ends the allocation automatically."""
     if is_released(data) and data.get("released") == "forgotten":
         return ["Its kernel was killed, and nobody came back for it."]
@@ -64,8 +64,8 @@ def held_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if data.get("kind") != "allocation":
         return said
     if left is not None and is_near_limit(left, data["time_limit"] or 0):
-        said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
+        said.append(f"Warning: it ends in {format_duration(left)}, with all that runs in it.")
     if lease := data.get("lease"):
-        ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(lease)
-        said.append(f"Used by %srun, %%srun and %%remote. {ends}after {unused} without a step or a kernel.")
+        ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration_words(lease)
+        said.append(f"Used by %srun, %%srun and %%remote. {ends}after {unused} without a step or kernel.")
     return said

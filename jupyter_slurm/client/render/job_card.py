@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
-from jupyter_slurm.client.render.present_time import present_time
+from jupyter_slurm.client.render.present_time import present_time, time_limit
 from jupyter_slurm.client.render.rank_fold import fold
 from jupyter_slurm.client.render.session_card import session_facts, session_notes, state_text
 from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
@@ -17,17 +17,16 @@ from jupyter_slurm.client.render.terminal import plain, printable, to_html
 from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
 from jupyter_slurm.domain.ranks import explain_ranks
+from jupyter_slurm.domain.slurm_values import format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = [
-    "NO_LIMIT_S",
     "OutputPane",
     "advice",
     "as_html",
     "as_text",
-    "duration",
     "has_run",
     "headline",
     "is_finished",
@@ -43,8 +42,6 @@ __all__ = [
 # The colours of states are those of the panel: labextension/style/base.css.
 _GOOD, _BAD, _BUSY, _WAITING, _CALM = "success-color1", "error-color1", "info-color1", "warn-color1", "ui-font-color2"
 _FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _WAITING: "#f57c00", _CALM: "#757575"}
-NO_LIMIT_S = 365 * 86400
-"""Time limit that Slurm gives a job without one: a year."""
 _PRE = (
     "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
     # A reversed column keeps its end visible when the content is replaced.
@@ -99,16 +96,6 @@ def sentences(*parts: Any) -> str:
     return " ".join(text if text[-1] in ".!?:…" else f"{text}." for text in said)
 
 
-def duration(seconds: float) -> str:
-    """Format a length of time as Slurm does: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}-{hour:02}:{minute:02}:{second:02}"
-    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
-
-
 def title(data: api.Job) -> str:
     """Return the title of a job."""
     name, what = data.get("label") or data.get("name"), "Step" if data.get("allocation") else "Job"
@@ -144,14 +131,14 @@ def facts(data: api.Job) -> list[str]:
             said.append(_used(data, end - start))
         said += [] if is_released(data) else _end(data)
     elif start and (data.get("state") != "PENDING" or data.get("tasks")):
-        said.append(f"running for {duration(now - start)}")
+        said.append(f"running for {format_duration(now - start)}")
     elif submitted := data.get("submit_time"):
-        said.append(f"waiting for {duration(now - submitted)}")
+        said.append(f"waiting for {format_duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")
-    if (limit := data.get("time_limit")) and limit < NO_LIMIT_S and not (is_finished(data) or state_text(data)):
-        said.append(f"limit {duration(limit)}")
-    said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
+    if (limit := time_limit(data)) and not (is_finished(data) or state_text(data)):
+        said.append(f"limit {format_duration(limit)}")
+    said += [*held_facts(data), *session_facts(data), *stage_facts(data)]
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
@@ -160,9 +147,9 @@ def facts(data: api.Job) -> list[str]:
 def _used(data: api.Job, seconds: float) -> str:
     """Return the elapsed time; for an allocation, with its time limit."""
     if data.get("kind") != "allocation":
-        return f"ran {duration(seconds)}"
-    limit = data.get("time_limit")
-    return f"used {duration(seconds)}" + (f" of {duration(limit)}" if limit else "")
+        return f"ran {format_duration(seconds)}"
+    limit = time_limit(data)
+    return f"used {format_duration(seconds)}" + (f" of {format_duration(limit)}" if limit else "")
 
 
 def tally(data: api.Job) -> str:
@@ -224,7 +211,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
         since = data.get("unknown_since")
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
-    said += [*held_notes(data, duration), *session_notes(data, duration), *stage_notes(data)]
+    said += [*held_notes(data), *session_notes(data), *stage_notes(data)]
     said.append(str(data.get("environment_offer") or ""))
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.render.present_time import present_time
+from jupyter_slurm.client.render.present_time import present_time, time_limit
+from jupyter_slurm.domain.slurm_values import duration_words, format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -76,7 +76,7 @@ def command_name(data: api.Job) -> str:
     return str(command[0]).rpartition("/")[2] if command else ""
 
 
-def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
+def session_facts(data: api.Job) -> list[str]:
     """Return the resources of a session, its server, and its remaining time."""
     session = data.get("session")
     if not session or not session_state(data):
@@ -86,28 +86,27 @@ def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
         said.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
     if session.get("server"):
         said.append(str(session["server"]))
-    limit, start = data.get("time_limit"), data.get("start_time")
+    limit, start = time_limit(data), data.get("start_time")
     if limit and start and is_session_open(data):
-        said.append(f"{duration(max(0.0, start + limit - present_time(data)))} left")
+        said.append(f"{format_duration(max(0.0, start + limit - present_time(data)))} left")
     return said
 
 
-def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
+def session_notes(data: api.Job) -> list[str]:
     """Return notes: the address of a session, how to open it, and the event that ends it."""
     session = data.get("session")
     if not session or not session_state(data):
         return []
-    said, is_jupyter = [str(session.get("message") or ""), end_note(data, duration)], not session.get("command")
+    said, is_jupyter = [str(session.get("message") or ""), end_note(data)], not session.get("command")
     if is_session_open(data):
         said.append(str(session.get("browser_url") or session["url"]))
         if path := session_path(session):
             said += [f"Or through this Jupyter server, {_isolation()}:", path]
         how = "opens it logged in" if is_jupyter else "opens it"
         said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() here, {how}.")
-    used = "nobody has used it" if is_jupyter else "nothing has been connected to it"
-    said.append(f"It ends when {used} for {duration(session['idle'])}.")
+    said.append(f"It stops after {duration_words(session['idle'])} without {'use' if is_jupyter else 'a connection'}.")
     if resume := session.get("resume"):
-        said.append(f"At its time limit it begins anew, {resume} times at most, with new kernels.")
+        said.append(f"At its time limit it starts again, at most {resume} times, with new kernels.")
     return said
 
 
@@ -118,14 +117,14 @@ def _isolation() -> str:
     return "in a sandbox: the page cannot act as you on it"
 
 
-def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
+def end_note(data: api.Job) -> str:
     """Return a note about a near time limit and its consequence; empty if the limit is not near."""
     session = data.get("session")
     if not session or not (ends := session.get("ends")):
         return ""
-    left = duration(max(0.0, ends - present_time(data)))
+    left = format_duration(max(0.0, ends - present_time(data)))
     if session.get("resume"):
-        return f"Warning: in {left} it begins anew, and what its kernels have in memory is lost."
+        return f"Warning: it starts again in {left}. The memory of its kernels will be lost."
     return f"Warning: it ends in {left}, with all that runs in it."
 
 

@@ -17,7 +17,7 @@ from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.login.call import answering
-from jupyter_slurm.client.render.job_card import duration, output_path
+from jupyter_slurm.client.render.job_card import output_path
 from jupyter_slurm.client.render.session_card import (
     end_note,
     is_session_open,
@@ -108,7 +108,7 @@ class Session(Job):
 
     def near_end(self) -> str:
         """Return a warning that the time limit is near; empty otherwise."""
-        said = end_note(self.data, duration)
+        said = end_note(self.data)
         return printable(f"{self.title}: {said}") if said else ""
 
     def open(self, *, browser: bool = True) -> Session:

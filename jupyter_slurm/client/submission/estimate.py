@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.slurm_command import retry_when_allowed
 from jupyter_slurm.client.jobs.upload import submit_once
-from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.domain.slurm_values import format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -58,7 +58,7 @@ class Estimate:
         if left < _SOON_S:
             return "now"
         is_today = start.date() == datetime.datetime.now().astimezone().date()
-        return start.strftime("%H:%M" if is_today else "%a %d %b, %H:%M") + f" (in {duration(left)})"
+        return start.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M") + f" (in {format_duration(left)})"
 
 
 def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:

@@ -56,7 +56,7 @@ KNOWN_REASONS: Final = {
         "Choose one of yours: sacctmgr show assoc user=$USER.",
     ),
     "JobArrayTaskLimit": (
-        "The number of tasks that you allowed at a time (%N) is running.",
+        "The number of tasks that you allowed at a time is running.",
         "Allow more with scontrol update jobid=ID arraytaskthrottle=N.",
     ),
     "JobHeldAdmin": ("An administrator has held it.", "Ask the administrators, who alone can release it."),

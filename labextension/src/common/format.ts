@@ -1,4 +1,4 @@
-/** Durations and sizes as text. */
+/** Durations, times and sizes as text, in the forms that Slurm and the Python side print, too. */
 
 /**
  * Return a duration as Slurm writes it: `M:SS`, `H:MM:SS` or `D-HH:MM:SS`.
@@ -7,7 +7,6 @@
  */
 export function formatDuration(seconds: number): string {
   const total = Math.max(0, Math.floor(seconds));
-  const two = (n: number): string => String(n).padStart(2, "0");
   const [days, hours, minutes] = [
     Math.floor(total / 86400),
     Math.floor(total / 3600) % 24,
@@ -18,6 +17,29 @@ export function formatDuration(seconds: number): string {
     return `${days}-${two(hours)}:${two(minutes)}:${tail}`;
   }
   return hours > 0 ? `${hours}:${two(minutes)}:${tail}` : `${minutes}:${tail}`;
+}
+
+function two(count: number): string {
+  return String(count).padStart(2, "0");
+}
+
+/** Return the time of day of a moment (seconds since the epoch), with 24 hours. */
+export function formatClock(seconds: number): string {
+  const time = new Date(seconds * 1000);
+  return [time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(":");
+}
+
+/** Return the day and the time of a moment (seconds since the epoch): `2026-11-26 16:34:32`. */
+export function formatTime(seconds: number): string {
+  const time = new Date(seconds * 1000);
+  const day = [time.getFullYear(), two(time.getMonth() + 1), two(time.getDate())].join("-");
+  return `${day} ${formatClock(seconds)}`;
+}
+
+/** Return an estimated moment (seconds since the epoch) without its seconds, and without the day if that is today. */
+export function formatMinute(seconds: number): string {
+  const isToday = new Date(seconds * 1000).toDateString() === new Date().toDateString();
+  return (isToday ? formatClock(seconds) : formatTime(seconds)).slice(0, -3);
 }
 
 /**

@@ -3,9 +3,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ICluster, IConnection, IJob, IProblem, IPrompt } from "./api/objects";
 import { isLocalProblem } from "./api/problem";
-import { formatDuration } from "./format";
+import { formatClock, formatDuration, formatMinute, formatTime } from "./format";
 import { isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
+import { reasonText } from "./reason_texts";
 import { presentTime } from "./time_limit";
 
 /** Return the description of a problem, and on a line of its own the next step where that is known. */
@@ -68,7 +69,7 @@ export function pendingPrompt({ prompts }: IJobsModel): IPrompt | undefined {
 
 /** Return the state of the login to a cluster, in a line. */
 export function connectionState(trans: TranslationBundle, connection: IConnection): string {
-  const since = new Date(connection.since * 1000).toLocaleString();
+  const since = formatTime(connection.since);
   switch (connection.state) {
     case "connected":
       return trans.__("connected since %1, by %2", since, connection.hosts.join(" → "));
@@ -256,18 +257,17 @@ export function cancelBody(trans: TranslationBundle, job: IJob): string {
   return `${tasks} ${lost}`;
 }
 
-/** Return the times of submission, start and end of a job, a line each, in the format of the locale. */
+/** Return the times of submission, start and end of a job, a line each. */
 export function jobTimes(trans: TranslationBundle, job: IJob): string {
-  const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString();
   const lines = [];
   if (job.submit_time !== null) {
-    lines.push(trans.__("Submitted %1", when(job.submit_time)));
+    lines.push(trans.__("Submitted %1", formatTime(job.submit_time)));
   }
   if (job.start_time !== null && stateKind(job.state) !== "pending") {
-    lines.push(trans.__("Started %1", when(job.start_time)));
+    lines.push(trans.__("Started %1", formatTime(job.start_time)));
   }
   if (job.end_time !== null && isFinished(job.state)) {
-    lines.push(trans.__("Ended %1", when(job.end_time)));
+    lines.push(trans.__("Ended %1", formatTime(job.end_time)));
   }
   return lines.join("\n");
 }
@@ -277,11 +277,7 @@ export function nextEndText(trans: TranslationBundle, { next_end: next }: IJob):
   if (!next) {
     return "";
   }
-  const end = new Date(next.time * 1000);
-  const isToday = end.toDateString() === new Date().toDateString();
-  const time = isToday
-    ? end.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-    : end.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+  const time = formatMinute(next.time);
   return next.own
     ? trans.__("Next expected to end: %1 (yours), by %2.", next.name || next.id, time)
     : trans.__("Next expected to end: job %1 of another user, by %2.", next.id, time);
@@ -293,9 +289,9 @@ export function nextEndText(trans: TranslationBundle, { next_end: next }: IJob):
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = isReleased(job)
     ? releaseReason(trans, job)
-    : [job.reason_text || job.reason, job.next_step];
+    : [reasonText(trans, job), job.next_step];
   if (!job.known && job.unknown_since !== null) {
-    const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
+    const since = formatClock(job.unknown_since);
     lines.unshift(trans.__("State unknown since %1.", since));
   }
   return lines.filter((line) => line && line !== "None");

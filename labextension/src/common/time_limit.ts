@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "./api/objects";
-import { parseTimeLimit } from "./format";
+import { formatDuration, parseTimeLimit } from "./format";
 import { stateKind } from "./job_states";
 
 /** Return the present time by the clock that the times of a job are of: a cluster may have another time. */
@@ -91,10 +91,7 @@ export function slurmTime(text: string): string {
   if (seconds === null || !Number.isFinite(seconds) || parseTimeLimit(text) !== null) {
     return text.trim();
   }
-  const [days, clock] = [Math.floor(seconds / 86_400), seconds % 86_400];
-  const two = (count: number): string => String(Math.floor(count)).padStart(2, "0");
-  const written = `${two(clock / 3600)}:${two((clock / 60) % 60)}:${two(clock % 60)}`;
-  return days > 0 ? `${days}-${written}` : written;
+  return formatDuration(seconds);
 }
 
 /** Return the seconds until a running job reaches its time limit; null without a limit, or where that is not known. */

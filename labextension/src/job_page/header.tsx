@@ -4,11 +4,12 @@ import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { countsText, failedTaskReference } from "../common/array_labels";
+import { formatTime } from "../common/format";
 import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
 import { actName } from "../jobs/actions/action_labels";
-import { estimate, formatTime, reasonLines, remainingTime, timelineEvents } from "./labels";
+import { estimate, reasonLines, remainingTime, timelineEvents } from "./labels";
 import type { JobPage } from "./model";
 
 /** Actions of the user on a job. */

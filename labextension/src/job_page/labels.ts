@@ -3,9 +3,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
 import { failedTasksText } from "../common/array_labels";
-import { formatDuration, formatSize } from "../common/format";
+import { formatDuration, formatMinute, formatSize, formatTime } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
 import { isUnlimited, jobName, jobReason, limitText, nextEndText } from "../common/labels";
+import { translateReason } from "../common/reason_texts";
 import { presentTime } from "../common/time_limit";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { IObservedState } from "./model";
@@ -60,7 +61,7 @@ export function timelineEvents(
         begun === null || time === null ? time : Math.min(time, begun),
         state === "PENDING" ? trans.__("Waiting") : state,
         kind,
-        isPresent && stateKind(job.state) === "pending" ? "" : reason, // the head has the present one
+        isPresent && stateKind(job.state) === "pending" ? "" : translateReason(trans, reason), // the head has the present one
       );
     } else if (!isFinished(state) && !["RUNNING", "SUBMITTING"].includes(state)) {
       add(time, state, kind);
@@ -93,12 +94,8 @@ export function estimate(trans: TranslationBundle, job: IJob, now: number): stri
   return stateKind(job.state) === "pending" &&
     job.estimated_start &&
     job.estimated_start > presentTime(job, now)
-    ? trans.__("Earliest start, by Slurm's estimate: %1.", formatTime(job.estimated_start))
+    ? trans.__("Earliest start, by Slurm's estimate: %1.", formatMinute(job.estimated_start))
     : "";
-}
-
-export function formatTime(seconds: number): string {
-  return new Date(seconds * 1000).toLocaleString();
 }
 
 /** The remaining time of a job. */

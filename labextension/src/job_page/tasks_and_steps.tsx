@@ -3,9 +3,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
+import { formatTime } from "../common/format";
 import { stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
-import { formatTime } from "./labels";
+import { translateReason } from "../common/reason_texts";
 import type { JobPage } from "./model";
 import { RequestResult, useRequest } from "./request_state";
 
@@ -110,7 +111,7 @@ export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactEleme
               text(at(row, "nodes")),
               // An earlier agent sends Slurm's word only.
               columns.includes("reason_text")
-                ? text(at(row, "reason_text"))
+                ? translateReason(trans, text(at(row, "reason_text")))
                 : text(at(row, "reason")),
             ],
           };

@@ -3,8 +3,9 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
+import { formatTime } from "../common/format";
 import type { IUsage } from "./api";
-import { formatTime, usagePlots, type IPlot } from "./labels";
+import { usagePlots, type IPlot } from "./labels";
 import type { JobPage } from "./model";
 import { RefreshableResult, useRequest } from "./request_state";
 

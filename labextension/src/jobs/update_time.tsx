@@ -2,6 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import { formatClock } from "../common/format";
 import type { IJobsModel } from "../common/jobs_model";
 import { silentCluster } from "../common/labels";
 
@@ -24,7 +25,7 @@ export function UpdateTime({ model, trans }: IUpdateTimeProps): React.ReactEleme
   }, [model]);
   const { updatedAt } = model;
   const isOld = model.connection !== "live" || silentCluster(model) !== undefined;
-  const time = updatedAt === null ? "" : new Date(updatedAt * 1000).toLocaleTimeString();
+  const time = updatedAt === null ? "" : formatClock(updatedAt);
   return (
     <span className="jp-Slurm-updated" data-old={isOld}>
       {time === ""

@@ -1,7 +1,7 @@
 /** Labels of remote kernels. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { formatDuration } from "../common/format";
+import { formatDuration, formatMinute } from "../common/format";
 import { jobReason } from "../common/labels";
 import { remainingSeconds } from "../common/time_limit";
 import type { IKernelState } from "./kernel_watch";
@@ -40,7 +40,7 @@ export function kernelAbout(trans: TranslationBundle, { job }: IKernelState, now
   const lines = job === null ? [] : jobReason(trans, job);
   const start = job?.estimated_start;
   if (start && standingOf(job, now) === "pending") {
-    lines.push(trans.__("Earliest start: %1.", new Date(start * 1000).toLocaleString()));
+    lines.push(trans.__("Earliest start: %1.", formatMinute(start)));
   }
   if (standingOf(job, now) === "near") {
     lines.push(lossText(trans));

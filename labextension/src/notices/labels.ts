@@ -5,6 +5,7 @@ import type { IJob } from "../common/api/objects";
 import { failedTasksText } from "../common/array_labels";
 import { isReleased, stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
+import { translateReason } from "../common/reason_texts";
 import { remainingSeconds } from "../common/time_limit";
 import { lossText } from "../kernels/labels";
 import type { INotice, NoticeKind } from "./model";
@@ -97,7 +98,7 @@ function failureText(trans: TranslationBundle, job: IJob): string {
 function failedText(trans: TranslationBundle, job: IJob, name: string, error: string): string {
   // The sentence on an exit code says no more than the code. Other ends have a cause that no output shows.
   const isPlain = job.state === "FAILED" && Boolean(job.exit_code);
-  const why = isPlain || job.reason_text === "" ? error : job.reason_text;
+  const why = isPlain ? error : translateReason(trans, job.reason_text) || error;
   const what = [name, failureText(trans, job)] as const;
   return why === ""
     ? trans.__("%1 failed (%2).", ...what)

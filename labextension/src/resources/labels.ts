@@ -1,7 +1,7 @@
 /** Labels of free resources and limits, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { formatDuration } from "../common/format";
+import { formatClock, formatDuration } from "../common/format";
 import { problemText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
 import {
@@ -114,11 +114,10 @@ export function ageText(trans: TranslationBundle, known: IResourcesState): strin
   if (resources === null) {
     return isLoading ? trans.__("Loading free resources…") : "";
   }
-  const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
-  const age = trans.__("Checked %1.", clock(resources.asked_at));
+  const age = trans.__("Checked %1.", formatClock(resources.asked_at));
   return resources.unknown_since === null
     ? age
-    : `${age} ${trans.__("Not updated since %1.", clock(resources.unknown_since))} ${resources.said}`;
+    : `${age} ${trans.__("Not updated since %1.", formatClock(resources.unknown_since))} ${resources.said}`;
 }
 
 /** Return an amount of a resource with its unit. */

@@ -4,6 +4,7 @@ import * as React from "react";
 
 import type { IProblem } from "../common/api/objects";
 import { isLocalProblem, toProblem } from "../common/api/problem";
+import { formatMinute } from "../common/format";
 import { newRequestKey, type ILaunchForm } from "../common/launch_request";
 import type { IResourcesModel, IResourcesState } from "../resources/model";
 import { isAboutValues, type IOptionProblem } from "./form_values";
@@ -235,7 +236,7 @@ export function useFormRequests(
     const result = await model.check(id, checked, true).then(
       (answer): IFormFeedback => {
         const { estimate } = answer;
-        const start = estimate?.start ? new Date(estimate.start * 1000).toLocaleString() : null;
+        const start = estimate?.start ? formatMinute(estimate.start) : null;
         const when =
           start === null ? (estimate?.said ?? "") : trans.__("Earliest start: %1.", start);
         return { ...feedbackOf(checked, answer), estimate: when };

@@ -1,10 +1,11 @@
 /** Labels of a session, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { formatDuration } from "../common/format";
+import { formatClock, formatDuration, formatMinute } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
 import { clusterName, isUnlimited, jobName, nextEndText } from "../common/labels";
+import { reasonText } from "../common/reason_texts";
 import { durationWords, presentTime } from "../common/time_limit";
 import { isOver, type SessionJob } from "./model";
 
@@ -110,15 +111,15 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   const lines: string[] = [];
   if (session.state === "pending") {
     if (job.estimated_start && job.estimated_start > presentTime(job, now)) {
-      const start = new Date(job.estimated_start * 1000).toLocaleString();
+      const start = formatMinute(job.estimated_start);
       lines.push(trans.__("Earliest start, by Slurm's estimate: %1.", start));
     }
-    const reason = job.reason_text || job.reason;
+    const reason = reasonText(trans, job);
     lines.push(`${reason} ${nextEndText(trans, job)}`.trim(), job.next_step);
   } else if (isOver(job) && error) {
     lines.push(error.detail ?? error.title ?? "", error.hint ?? "");
   } else if (isOver(job) && job.state !== "CANCELLED") {
-    lines.push(job.reason_text || job.reason, job.next_step);
+    lines.push(reasonText(trans, job), job.next_step);
   }
   lines.push(session.message);
   if (session.ends) {
@@ -130,7 +131,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
     );
   }
   if (!job.known && job.unknown_since !== null) {
-    const since = new Date(job.unknown_since * 1000).toLocaleTimeString();
+    const since = formatClock(job.unknown_since);
     lines.unshift(trans.__("State unknown since %1.", since));
   }
   return lines.filter((line) => line && line !== "None");

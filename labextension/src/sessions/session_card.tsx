@@ -2,6 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import { formatClock } from "../common/format";
 import { jobCluster, jobName, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/periodic_redraw";
 import {
@@ -215,7 +216,7 @@ export function SessionCard(
           <li key={state} data-reached={time !== null}>
             <span>{label}</span>
             <span className="jp-Slurm-aside">
-              {time === null ? "" : new Date(time * 1000).toLocaleTimeString()}
+              {time === null ? "" : formatClock(time)}
               {took === "" ? "" : ` (${trans.__("after %1", took)})`}
             </span>
           </li>

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import type { ICluster, IJob, IProblem, IPrompt } from "../../src/common/api/objects";
 import { RequestError, toProblem } from "../../src/common/api/problem";
-import { formatDuration } from "../../src/common/format";
+import { formatClock, formatDuration, formatMinute, formatTime } from "../../src/common/format";
 import { isCancellable, isFinished, stateKind } from "../../src/common/job_states";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import {
@@ -128,7 +128,7 @@ describe("a job", () => {
 
   it("says why it waits, and since when nothing is known of it", () => {
     expect(jobReason(trans, waiting)).toEqual(["others are ahead", "wait"]);
-    const since = new Date(130_000).toLocaleTimeString();
+    const since = formatClock(130);
     expect(jobReason(trans, { ...waiting, known: false })[0]).toBe(`State unknown since ${since}.`);
     const nothing = { ...waiting, reason: "None", reason_text: "", next_step: "" };
     expect(jobReason(trans, nothing)).toEqual([]);
@@ -170,11 +170,22 @@ describe("a job", () => {
   });
 
   it("tells when it was submitted, started and ended", () => {
-    const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString();
+    const when = formatTime;
     expect(jobTimes(trans, { ...waiting, start_time: 500 })).toBe(`Submitted ${when(100)}`);
     expect(jobTimes(trans, { ...waiting, state: "FAILED", start_time: 150, end_time: 155 })).toBe(
       `Submitted ${when(100)}\nStarted ${when(150)}\nEnded ${when(155)}`,
     );
+  });
+});
+
+describe("a moment", () => {
+  it("is written with 24 hours, as the Python side does, whatever the locale", () => {
+    const at = new Date(2026, 0, 9, 16, 4, 5).getTime() / 1000;
+    expect([formatTime(at), formatClock(at)]).toEqual(["2026-01-09 16:04:05", "16:04:05"]);
+    expect(formatMinute(at)).toBe("2026-01-09 16:04");
+    const today = new Date();
+    today.setHours(7, 8, 9);
+    expect(formatMinute(today.getTime() / 1000)).toBe("07:08");
   });
 });
 

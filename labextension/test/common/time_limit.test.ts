@@ -19,7 +19,7 @@ describe("a duration", () => {
     ["4", "= 4 minutes", "4"],
     ["1", "= 1 minute", "1"],
     ["4:00", "= 4 minutes", "4:00"],
-    ["4 hours", "= 4 h", "04:00:00"],
+    ["4 hours", "= 4 h", "4:00:00"],
     ["2 days 3h", "= 2 d 3 h", "2-03:00:00"],
     ["unlimited", "= no time limit", "unlimited"],
     ["soon", undefined, "soon"],

@@ -1,6 +1,7 @@
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
+import { formatTime } from "../../src/common/format";
 import { jobTime } from "../../src/common/labels";
 import { JobPanel } from "../../src/job_page/page";
 import { FAILED, here, HOSTILE, JOB, trans, type IHere } from "./fixtures";
@@ -71,7 +72,7 @@ describe("what the page shows", () => {
     expect(head[2]).toMatch(/6 of 8 are free. Next expected to end: long-train \(yours\), by /);
     expect(node.textContent.match(/Waits for 8 GPUs/g)).toHaveLength(1);
     const waiting = [...node.querySelectorAll(".jp-Slurm-timeline li")].at(-1)!;
-    expect(waiting.textContent).toBe(`Waiting${new Date(100_000).toLocaleString()}`);
+    expect(waiting.textContent).toBe(`Waiting${formatTime(100)}`);
     // Other numbers are no other state.
     made.hear("job", { ...made.page.job!, reason_text: "Waits for 8 GPUs; 7 of 8 are free." });
     await vi.waitFor(() => {

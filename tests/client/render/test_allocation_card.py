@@ -28,7 +28,7 @@ def test_what_pends_says_when_it_could_start_and_what_runs_how_long_yet() -> Non
     assert "on dgx01" in running
     assert "2 GPUs" in running
     assert "58:5" in running
-    assert "after 30:00 without a step or a kernel" in running
+    assert "after 30 min without a step or kernel" in running
     assert "Warning" not in running
 
 
@@ -67,7 +67,7 @@ def test_a_session_says_when_it_could_start_and_that_it_ends_soon() -> None:
     for shown in (as_text(running, []), as_html(running, []), Session(where, running).near_end()):
         assert re.search("Warning: it ends in 3:(20|19), with all that runs in it", shown)
     running["session"]["resume"] = 2
-    assert "it begins anew, and what its kernels have in memory is lost" in as_text(running, [])
+    assert "The memory of its kernels will be lost" in as_text(running, [])
 
 
 def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.CaptureFixture[str]) -> None:

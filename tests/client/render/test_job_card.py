@@ -16,11 +16,11 @@ from jupyter_slurm.client.render.job_card import (
     OutputPane,
     as_html,
     as_text,
-    duration,
     headline,
     output_as_html,
     sentences,
 )
+from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import JobFailed, from_problem
 
 NASTY = st.sampled_from(["<img src=x onerror=alert(1)>", "\x1b]0;x\x07", "a\nb", "'\"><script>"]) | st.text(max_size=20)
@@ -67,7 +67,7 @@ def test_a_pane_keeps_the_end_and_says_where_the_rest_is() -> None:
     ("seconds", "text"), [(0, "0:00"), (65.9, "1:05"), (3661, "1:01:01"), (90_061, "1-01:01:01"), (-3, "0:00")]
 )
 def test_durations_are_slurms(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_a_controller_that_does_not_answer_is_not_an_end() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,7 +122,7 @@ def test_an_unknown_reason_is_kept(reason: str) -> None:
 @pytest.mark.parametrize(
     ("record", "words", "step"),
     [
-        (job("TIMEOUT", time_limit=3600), "time limit of 01:00:00", "`resume`"),
+        (job("TIMEOUT", time_limit=3600), "time limit of 1:00:00", "`resume`"),
         (job("OUT_OF_MEMORY"), "more memory", "--mem"),
         (job("NODE_FAIL"), "node", "`resume`"),
         (job("PREEMPTED"), "higher priority", "--requeue"),
@@ -185,3 +187,18 @@ def test_signals_are_those_of_linux() -> None:
     import signal
 
     assert {number: signal.Signals(number).name for number in SIGNALS} == SIGNALS
+
+
+def test_the_panel_translates_sentences_that_are_said(request: pytest.FixtureRequest) -> None:
+    source = Path(request.config.rootpath, "labextension/src/common/reason_texts.ts").read_text(encoding="utf-8")
+    patterns = re.findall(r"/\^(.+)\$/", source)
+    assert len(patterns) > 10
+    ends = [JobRecord(JobId(7), JobState(name)) for name in FINAL_STATES]
+    ends += [replace(ends[0], state=JobState("TIMEOUT"), time_limit=1800)]
+    ends += [replace(ends[0], state=JobState("FAILED"), exit_code=code) for code in (0, 1, 137)]
+    ends += [replace(ends[0], state=JobState("FAILED"), signal=9, nodes="c1")]
+    waits = JobRecord(JobId(7), JobState("PENDING"))
+    said = {*(explain("", end)[0] for end in ends), *(explain(reason, waits)[0] for reason in KNOWN_REASONS)}
+    assert "The number of tasks that you allowed at a time is running." in said
+    for pattern in patterns:
+        assert any(re.fullmatch(pattern, text) for text in said), pattern

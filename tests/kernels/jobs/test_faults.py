@@ -193,7 +193,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         assert told.kind == "KernelNotStarted"
         assert asked[words] in told.error, told.error
         is_kept = words[0] in ("--mem=60", "kernel=nosuch", "dir=/no/such", "image=/nosuch.sif")
-        assert ("is kept for another start, for 1:00:00" in told.error) == is_kept, told.error
+        assert ("is kept for another start, for 1 h" in told.error) == is_kept, told.error
         kernel.stop()
     nothing_left()
 
@@ -240,7 +240,7 @@ def test_at_its_time_limit_the_cell_was_warned_and_says_so(limited: Any, nothing
     assert told.kind == "KernelEnded"
     assert f"Allocation {job}" in told.error
     assert "TIMEOUT" in told.error
-    assert "reached its time limit of 00:01:00" in told.error
+    assert "reached its time limit of 1:00" in told.error
     assert "Warning: this kernel's allocation ends in 0:0" in kernel.said(cell)
     nothing_left(folder)
 

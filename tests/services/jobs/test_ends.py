@@ -41,7 +41,7 @@ WAITS = {
     ),
     "-p short -t 30": (
         "PartitionTimeLimit",
-        "longer than the partition allows|It requests 00:30:00; partition short allows ",
+        "longer than the partition allows|It requests 30:00; partition short allows ",
         "scontrol update jobid={id} timelimit=",
     ),
     "-w c4aiscw2": ("ReqNodeNotAvail", "Nodes: c4aiscw2|Not available: c4aiscw2", "without naming nodes"),
@@ -125,7 +125,7 @@ async def test_every_reason_to_wait_has_words_and_a_next_step(desk, cluster):
         told = await desk.until(admin["key"], lambda job: job["reason"] == "JobHeldAdmin")
         assert is_said(told, "An administrator has held it.", "who alone can release it")
         task = await desk.job(f"{before[-1]['id']}_1")
-        assert is_said(task, "that you allowed at a time", "arraytaskthrottle"), task
+        assert is_said(task, "that you allowed at a time is", "arraytaskthrottle"), task
     finally:
         cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume")
         cluster.run("scontrol", "delete", "reservation=later", check=False)

@@ -39,9 +39,9 @@ SAID = [
     (["-p", "others"], "Partition others accepts no jobs of the account c4ai, only of: physics."),
     (["-p", "closed"], "Partition closed is DRAIN. It accepts no new jobs."),
     (["-p", "elsewhere"], "accepts only jobs that are submitted on login[1-2], but this host is "),
-    (["-p", "arandu", "-t", "3:00:00"], "--time=3:00:00 is more than partition arandu allows (02:00:00)."),
+    (["-p", "arandu", "-t", "3:00:00"], "--time=3:00:00 is more than partition arandu allows (2:00:00)."),
     (["-t", "30-0"], "--time=30-0 is more than partition devwork allows (7-00:00:00). At most: --time=7-00:00:00."),
-    (["-q", "urgent", "-t", "2:00:00"], "--time=2:00:00 is more than the QOS urgent allows (01:00:00)."),
+    (["-q", "urgent", "-t", "2:00:00"], "--time=2:00:00 is more than the QOS urgent allows (1:00:00)."),
     (["-p", "arandu", "--gres=gpu:a100:9"], "is more than any node in partition arandu has: at most 8 a100 GPUs."),
     (["-p", "arandu", "--gres=gpu:h100:1"], "No node has GPUs of the type h100. Did you mean a100?"),
     (["-p", "arandu", "-G", "9"], "--gpus=9 is more than all nodes in partition arandu have: 8 GPUs."),
@@ -91,8 +91,8 @@ AT_FIELDS = [
     (["-p", "others"], ("account", "", "")),
     (["-p", "closed"], ("partition", "", "")),
     (["-p", "arandu", "-q", "urgent"], ("qos", "", "")),
-    (["-p", "arandu", "-t", "3:00:00"], ("time", "partition", "02:00:00")),
-    (["-q", "urgent", "-t", "2:00:00"], ("time", "qos", "01:00:00")),
+    (["-p", "arandu", "-t", "3:00:00"], ("time", "partition", "2:00:00")),
+    (["-q", "urgent", "-t", "2:00:00"], ("time", "qos", "1:00:00")),
     (["-p", "arandu", "-G", "9"], ("gpus", "partition", "8")),
     (["-p", "arandu", "-G", "h100:1"], ("gpus", "", "")),
     (["-G", "1"], ("gpus", "partition", "0")),
@@ -168,7 +168,7 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
         }
         for kind, expected in {
             "account": {"c4ai": "default, QOS normal, urgent"},
-            "qos": {"normal": "", "urgent": "at most 01:00:00"},
+            "qos": {"normal": "", "urgent": "at most 1:00:00"},
             "reservation": {"night": "inactive, c4aiscw2"},
             "cluster": {"arandu": "this one"},
             "feature": {"dgx": "1 node", "workstation": "2 nodes"},
@@ -221,7 +221,7 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     header = "#!/bin/sh\n#SBATCH --partition=arandu\n#SBATCH -t 1-0\n"
     job = await desk.submit(header, "--hold")
     assert (
-        "--time=1-0 is more than partition arandu allows (02:00:00). It would fit into: -p devwork" in job["doubts"][0]
+        "--time=1-0 is more than partition arandu allows (2:00:00). It would fit into: -p devwork" in job["doubts"][0]
     )
     assert (await desk.submit(header, "--hold", "-t", "60"))["doubts"] == []
     shown = await desk.submit(header, dry_run=True)
@@ -259,7 +259,7 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
     others = b"".join(b"PartitionName=o%d MaxTime=UNLIMITED %s\n" % one for one in enumerate(closed))
     choice = Facts(0.0, tuple(parse_partitions(b"PartitionName=p Default=YES MaxTime=60\n" + others)))
     assert feasibility_warnings(choice, Request({"time": "2:00:00"}))[0].text.endswith(
-        "allows (01:00:00). At most: --time=01:00:00."
+        "allows (1:00:00). At most: --time=1:00:00."
     )
     # A site that chooses the partition: only a named one is compared.
     moved = Facts(

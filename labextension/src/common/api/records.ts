@@ -48,7 +48,7 @@ export function taskJobs(array: IJob, { columns, rows }: ITaskRows): IJob[] {
       tasks: null,
       state: text("state"),
       reason: text("reason"),
-      reason_text: "",
+      reason_text: text("reason_text"),
       next_step: "",
       nodes: text("nodes") || null,
       start_time: time("start_time"),

@@ -7,7 +7,7 @@ import { chooseOne } from "../../common/dialogs";
 import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
-import { jobCluster, jobName } from "../../common/labels";
+import { isUnlimited, jobCluster, jobName } from "../../common/labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
 const MAX_CHOICES = 200;
@@ -42,7 +42,7 @@ export async function enterTimeLimit(
         : trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
     label: `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`,
     okLabel: trans.__("Set"),
-    text: only?.time_limit ? formatDuration(only.time_limit) : "",
+    text: only?.time_limit && !isUnlimited(only.time_limit) ? formatDuration(only.time_limit) : "",
     pattern: "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*",
   });
   return value?.trim() ?? "";

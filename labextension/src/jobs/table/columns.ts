@@ -3,9 +3,9 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../../common/api/objects";
 import { numberOf } from "../../common/api/records";
-import { formatDuration } from "../../common/format";
+import { formatDuration, formatTime } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
-import { jobName, jobTime } from "../../common/labels";
+import { isUnlimited, jobName, jobTime } from "../../common/labels";
 import { presentTime } from "../../common/time_limit";
 
 /** The columns in their initial order. */
@@ -131,8 +131,7 @@ function ended(job: IJob): number | null {
 
 /** Return the text of a cell, for display and export. */
 export function cellText(column: ColumnId, job: IJob, now: number): string {
-  const when = (seconds: number | null): string =>
-    seconds === null ? "" : new Date(seconds * 1000).toLocaleString();
+  const when = (seconds: number | null): string => (seconds === null ? "" : formatTime(seconds));
   switch (column) {
     case "id":
       return job.id ?? "";
@@ -147,7 +146,11 @@ export function cellText(column: ColumnId, job: IJob, now: number): string {
     case "ended":
       return when(ended(job));
     case "limit":
-      return job.time_limit ? formatDuration(job.time_limit) : "";
+      return !job.time_limit
+        ? ""
+        : isUnlimited(job.time_limit)
+          ? "UNLIMITED"
+          : formatDuration(job.time_limit);
     default:
       return job[column] ?? "";
   }

@@ -5,23 +5,13 @@ import type { IJob } from "../../common/api/objects";
 import { countsText } from "../../common/array_labels";
 import { formatDuration } from "../../common/format";
 import { isFinished, isReleased, stateKind } from "../../common/job_states";
-import { jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
-
-/** Return the reason of a task in words: the agent explains jobs only, and most tasks have one of these reasons. */
-function taskReason(trans: TranslationBundle, { reason, exit_code }: IJob): string | null {
-  if (reason === "NonZeroExitCode" && exit_code) {
-    return trans.__("It ended with exit code %1.", exit_code);
-  }
-  return reason === "JobArrayTaskLimit" ? trans.__("It waits for other tasks of the array.") : null;
-}
+import { isUnlimited, jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
 
 /** Return the lines of the reason; empty for a job that has ended well, since its state says so. */
 export function reasonLines(trans: TranslationBundle, job: IJob): readonly string[] {
   const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
   const counts = countsText(trans, job);
-  const words = job.reason_text === "" ? taskReason(trans, job) : null;
-  const lines = words === null ? jobReason(trans, job) : [words];
-  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : lines)];
+  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : jobReason(trans, job))];
 }
 
 /** Whether a job uses its time now. */
@@ -31,7 +21,8 @@ function isRunning({ state }: IJob): boolean {
 
 /** Return the time limit against which the time of a running job counts: that of an array is one of each task. */
 function limitOf(job: IJob): number | null {
-  return isRunning(job) && job.tasks === null ? (job.time_limit ?? null) : null;
+  const limit = isRunning(job) && job.tasks === null ? (job.time_limit ?? null) : null;
+  return limit !== null && isUnlimited(limit) ? null : limit;
 }
 
 /** Return the share of its time limit that a running job has used, from 0 to 1; null where there is none. */

@@ -2,11 +2,12 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { describe, expect, it, vi } from "vitest";
 
-import { ACTS, type Act, type IJob } from "../../../src/common/api/objects";
+import { ACTS, type Act, type IJob, type ITaskRows } from "../../../src/common/api/objects";
+import { taskJobs } from "../../../src/common/api/records";
 import { isAllowed } from "../../../src/common/job_states";
 import type { IJobsModel } from "../../../src/common/jobs_model";
 import { JobStore } from "../../../src/jobs/store";
-import { asCsv, gridColumns } from "../../../src/jobs/table/columns";
+import { asCsv, cellText, gridColumns } from "../../../src/jobs/table/columns";
 import {
   listFacts,
   markOf,
@@ -419,14 +420,22 @@ describe("a table of jobs", () => {
     expect(facts(running)).toBe("0:12 of 1:00 · arandu");
     expect(timeText(trans, running, 1000)).toBe("0:12 / 1:00");
     expect(timeShare(running, 1000)).toBe(0.2);
+    const unlimited = { ...running, time_limit: 365 * 86_400 };
+    expect(timeText(trans, unlimited, 1000)).toBe("0:12");
+    expect(cellText("limit", unlimited, 1000)).toBe("UNLIMITED");
     expect(facts(job(971, "PENDING"))).toBe("waits 0:29 · arandu");
     const failed = job(1, "FAILED", { start_time: 1, end_time: 4 });
     expect(facts(failed)).toBe("FAILED · 0:03 · arandu");
     expect(timeShare(failed, 1000)).toBeNull();
     const done = job(1, "COMPLETED", { reason_text: "The job ended well." });
     expect(reasonLines(trans, done)).toEqual([]);
-    const lost = job(1, "FAILED", { reason: "NonZeroExitCode", exit_code: 3 });
-    expect(reasonLines(trans, lost)).toEqual(["It ended with exit code 3."]);
+    const rows = [[7, "FAILED", "NonZeroExitCode", "A command was not found. (exit code 127)"]];
+    const columns = ["task", "state", "reason", "reason_text"];
+    const lost = taskJobs(job(1, "RUNNING"), { columns, rows } as ITaskRows);
+    // In the words of the agent, which know of an exit code more than its number.
+    expect(lost.map((task) => reasonLines(trans, task))).toEqual([
+      ["A command was not found. (exit code 127)"],
+    ]);
     const tasks = { COMPLETED: 11, TIMEOUT: 1, RUNNING: 3, PENDING: 5 };
     expect(reasonLines(trans, job(1, "RUNNING", { tasks }))).toEqual([
       "11 done, 1 failed, 3 running, 5 pending",

@@ -4,6 +4,7 @@ import * as React from "react";
 
 import type { ICluster } from "../../../common/api/objects";
 import { isReached } from "../../../common/api/records";
+import { formatClock } from "../../../common/format";
 import { clusterName, problemText } from "../../../common/labels";
 import type { IQueueState } from "../../all_jobs";
 import type { JobsTable } from "../table_model";
@@ -16,7 +17,6 @@ interface IOwnerFilterProps {
 /** Return the age of the jobs of other users, the reason why there are none, and what the site hides. */
 function othersText(trans: TranslationBundle, cluster: ICluster, known: IQueueState): string {
   const { queue, problem, isLoading } = known;
-  const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
   const lines = [];
   if (problem !== null) {
     lines.push(problemText(trans, problem));
@@ -24,9 +24,9 @@ function othersText(trans: TranslationBundle, cluster: ICluster, known: IQueueSt
     lines.push(trans.__("Loading the jobs of other users…"));
   }
   if (queue !== null) {
-    lines.push(trans.__("Jobs of other users, checked %1.", clock(queue.asked_at)));
+    lines.push(trans.__("Jobs of other users, checked %1.", formatClock(queue.asked_at)));
     if (queue.unknown_since !== null) {
-      const since = trans.__("Not updated since %1.", clock(queue.unknown_since));
+      const since = trans.__("Not updated since %1.", formatClock(queue.unknown_since));
       lines.push(`${since} ${queue.said}`);
     }
     if (queue.is_private) {
