@@ -26,16 +26,32 @@ NOISE = "echo welcome; echo oops >&2; "
 
 _ALIASES = "alias exec 'echo not this'; alias printenv 'echo nor this'; alias env true"
 
+# Names that the shell, its files and Slurm have; aliases are expanded without a terminal, too.
+_OWN_ALIASES = "\n".join(
+    f"alias {name}='echo evil'"
+    for name in ("ls", "cat", "cd", "printf", "exec", "read", "sh", "squeue", "sbatch", "kill")
+)
+
 # Login shell, start-up files.
 SHELLS = {
     "bash": ("bash", {}),
     "bash-noisy": ("bash", {".bashrc": NOISE}),
     "bash-reads": ("bash", {".bashrc": "read line; echo got $line"}),
     "bash-becomes-zsh": ("bash", {".bashrc": "echo hello; exec zsh"}),
+    "bash-aliases": ("bash", {".bashrc": f"shopt -s expand_aliases\n{_OWN_ALIASES}\nexport BASH_ENV=~/.bashrc"}),
+    "bash-terminal": (
+        "bash",
+        {".bashrc": "stty erase ^H; tput cols; mesg n; tty; PROMPT_COMMAND='echo evil'; PS1=x; bind x"},
+    ),
     "bash-slow": ("bash", {".bashrc": "sleep 4; echo at last"}),
     "zsh-noisy": ("zsh", {".zshenv": NOISE + "setopt noglob nullglob"}),
     "fish-noisy": ("fish", {".config/fish/config.fish": NOISE}),
     "tcsh-noisy": ("tcsh", {".tcshrc": 'echo welcome; sh -c "echo oops >&2"; ' + _ALIASES}),
+    "csh-terminal": (
+        "csh",
+        {".cshrc": "stty erase ^H; set prompt = '%m> '; alias sh 'echo evil'; alias squeue 'echo no'"},
+    ),
+    "zsh-aliases": ("zsh", {".zshenv": f"setopt aliases\n{_OWN_ALIASES}\nstty erase ^H"}),
     "tcsh-reads": ("tcsh", {".tcshrc": "set line = $<"}),
     "dash": ("dash", {}),
 }
