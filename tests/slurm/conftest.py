@@ -44,8 +44,14 @@ def nothing_left(wait_for: Callable[..., bool]) -> Callable[[Path], None]:
     def check(directory: Path) -> None:
         assert not directory.exists()
         assert _processes_about(directory) == []
-        # Other clusters come and go on this machine meanwhile, and their groups are empty for a moment.
-        wait_for(lambda: not any(_is_empty(group) for group in _groups() - before), "no empty control group is left")
+        # Other clusters start on this machine meanwhile: their groups are empty at first, and not for ever.
+        left = {group for group in _groups() - before if _is_empty(group)}
+
+        def fewer() -> bool:
+            left.intersection_update([group for group in left if _is_empty(group)])
+            return not left
+
+        wait_for(fewer, "no empty control group is left", 150)
 
     return check
 

@@ -155,9 +155,15 @@ class Study:
         own = Path(tempfile.mkdtemp(prefix="specs-", dir=self.folder))
         specs = KernelSpecManager(kernel_dirs=[str(self.add_kernel(*words, kernels=own))], ensure_native_kernel=False)
         file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=self.folder)
-        manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file)
+        # Not by TCP: another program may take a port between its choice here and its use by the proxy.
+        manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file, transport="ipc")
         manager.start_kernel(env={**self.env, **variables}, cwd=str(self.folder))
-        return NodeKernel(manager)
+        try:
+            return NodeKernel(manager)
+        except BaseException:
+            manager.shutdown_kernel(now=True)
+            manager.cleanup_resources()
+            raise
 
     def change(self, kernel: NodeKernel, *words: str) -> None:
         """Change the words of a started kernel from its next start on."""
