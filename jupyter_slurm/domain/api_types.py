@@ -522,6 +522,7 @@ class Estimate(TypedDict):
 class Preview(TypedDict):
     argv: Sequence[str]
     script: str
+    options: NotRequired[Mapping[str, str | None]]
     warnings: NotRequired[Sequence[str]]
     doubts: NotRequired[Sequence[str]]
     problems: NotRequired[Sequence[OptionProblem]]

@@ -21,7 +21,7 @@ import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_pa
 import type { Read } from "./job_page/log/log_model";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IJobsApi } from "./jobs/api";
-import type { IScriptSubmission } from "./jobs/actions/script_submission";
+import type { IScriptPreview, IScriptSubmission } from "./jobs/actions/script_submission";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
@@ -133,8 +133,15 @@ export class AgentApi
     return this._stream(["events"], "", signal);
   }
 
-  async names(cluster: string, kind: string, partition: string, wait: number): Promise<IChoice[]> {
-    const query = `?wait=${wait}&partition=${encodeURIComponent(partition)}`;
+  async names(
+    cluster: string,
+    kind: string,
+    partition: string,
+    wait: number,
+    start = "",
+  ): Promise<IChoice[]> {
+    const [within, below] = [partition, start].map(encodeURIComponent);
+    const query = `?wait=${wait}&partition=${within}&start=${below}`;
     const answer = (await this._json(["clusters", cluster, "names", kind], query)) as {
       names: IChoice[];
     };
@@ -190,6 +197,15 @@ export class AgentApi
 
   async submit(cluster: string, submission: IScriptSubmission): Promise<IJob> {
     return (await this._post(["clusters", cluster, "jobs"], submission)) as IJob;
+  }
+
+  async previewScript(
+    cluster: string,
+    submission: IScriptSubmission,
+    estimate: boolean,
+  ): Promise<IScriptPreview> {
+    const request = { ...submission, dry_run: true, test_only: estimate };
+    return (await this._post(["clusters", cluster, "jobs"], request)) as IScriptPreview;
   }
 
   async resubmit(cluster: string, job: string, key: string): Promise<IJob> {

@@ -14,3 +14,8 @@ for (const [name, value] of [
     Object.defineProperty(Element.prototype, name, { configurable: true, value });
   }
 }
+
+/** Nothing is scrolled, either. */
+if (typeof Element !== "undefined") {
+  Element.prototype.scrollIntoView = () => undefined;
+}

@@ -27,13 +27,17 @@ def _wear(page: Page, theme: str) -> None:
 
 @pytest.fixture
 def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
-    """Return ``screenshot(page, name)``, which writes both themes into test-results/."""
+    """Return ``screenshot(page, name)``, which writes both themes into test-results/.
+
+    A change of the theme closes a list; ``again`` opens it.
+    """
     folder = Path(request.config.rootpath, "test-results")
 
-    def take(page: Page, name: str) -> None:
+    def take(page: Page, name: str, again: Callable[[], object] = lambda: None) -> None:
         folder.mkdir(exist_ok=True)
         for theme, short in (("JupyterLab Dark", "dark"), ("JupyterLab Light", "light")):
             _wear(page, theme)
+            again()
             page.screenshot(path=folder / f"{name}-{short}.png")
 
     return take
@@ -52,13 +56,14 @@ def axe(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
     """Return ``axe(page, selector)``, a check by axe-core of an element in light, dark and high contrast."""
     script = Path(request.config.rootpath, "labextension", "node_modules", "axe-core", "axe.min.js")
 
-    def check(page: Page, selector: str) -> None:
+    def check(page: Page, selector: str, again: Callable[[], object] = lambda: None) -> None:
         page.locator(selector).locator("visible=true").first.wait_for()  # the side bar may exist, but be hidden
         if not page.evaluate("Boolean(window.axe)"):
             page.add_script_tag(path=script)
         found = {}
         for theme in ("JupyterLab Dark High Contrast", "JupyterLab Dark", "JupyterLab Light"):
             _wear(page, theme)
+            again()
             found[theme] = page.evaluate(FINDINGS, selector)
         complaints = [f"{theme}: {text}" for theme, texts in found.items() for text in texts]
         assert not complaints, "\n".join(complaints)

@@ -21,8 +21,10 @@ FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? docu
 
 @pytest.fixture(scope="module")
 def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
-    """Provide the site's settings of sessions."""
-    return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"cpus": 6}\n'}
+    """Provide the site's settings of sessions, and what a user has on the cluster."""
+    places = {"venvs/torch/pyvenv.cfg": "", "projects/data sets/train.csv": ""}
+    places[".jupyter/lab/user-settings/jupyter-slurm/sessions.jupyterlab-settings"] = '{"memory": "8G", "cpus": ""}'
+    return {**lab_files, **places, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"cpus": 6}\n'}
 
 
 def _run_a_cell(inner: Page, code: str) -> Locator:
@@ -62,6 +64,38 @@ def _see_problems_at_their_fields(form: Locator) -> None:
     expect(form.locator("[data-field=time]")).to_contain_text("= 4 h")
 
 
+def _choose_places(page: Page, form: Locator, screenshot: Callable[..., None], axe: Callable[..., None]) -> None:
+    """An environment of the cluster, and a folder below another one, by the keyboard alone."""
+    choices = form.get_by_role("listbox", name="Suggestions")
+    environment, folder = form.get_by_label("Environment or image"), form.get_by_label("Folder")
+
+    def open_environments() -> None:
+        environment.press("Escape")
+        environment.press("ArrowDown")
+        expect(choices.get_by_role("option", name="~/venvs/torch venv")).to_be_visible()
+
+    axe(page, ".jp-Slurm-launch", open_environments)
+    screenshot(page, "launch-environments", open_environments)
+    environment.press_sequentially("torch")
+    environment.press("ArrowDown")
+    environment.press("Enter")
+    expect(environment).to_have_value("~/venvs/torch")
+    environment.fill("")
+    folder.press_sequentially("~/proj")
+    folder.press("ArrowDown")
+    expect(choices.get_by_role("option", selected=True)).to_have_text("~/projects/")
+    folder.press("Enter")
+    inner = choices.get_by_role("option", name="~/projects/data sets/")
+    expect(inner).to_be_visible()
+    inner.click()
+    expect(folder).to_have_value("~/projects/data sets/")
+    expect(form.get_by_role("status").filter(has_text="No suggestions")).to_be_visible()
+    folder.press("Escape")
+    expect(form.get_by_role("alert")).to_have_count(0)
+    folder.fill("")
+    folder.press("Escape")
+
+
 def _tab_to(page: Page, field: str, key: str = "Tab") -> None:
     for _ in range(20):
         if page.evaluate(FOCUSED) == field:
@@ -90,10 +124,13 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(partition).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
     expect(form.get_by_label("Idle time")).to_have_value("24 h")  # from the setting
     expect(form.get_by_label("CPUs")).to_have_value("6")  # from the profile
+    expect(form.get_by_label("Memory")).to_have_value("8G")  # from the settings of JupyterLab
+    expect(form.get_by_label("Time limit")).to_have_value("4:00:00")  # the agent's own, also those of `launcher()`
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 
     _see_problems_at_their_fields(form)
+    _choose_places(page, form, screenshot, axe)
     partition.focus()
 
     # From this point to the session by the keyboard alone. Errors appear during typing, and sbatch's words at the

@@ -672,11 +672,12 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
 
 
 def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
-    page: Page, lab: Any, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+    page: Page, lab: Any, cluster: Any, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
 ) -> None:
     folder = lab.home / "sub"
     folder.mkdir()
-    (folder / "where.sbatch").write_text("#!/bin/bash\n#SBATCH -J whereabouts\n#SBATCH -p devwork\npwd\n")
+    header = "".join(f"#SBATCH {line}\n" for line in ("-J whereabouts", "-p arandu", "--gres=gpu:2", "-t 30"))
+    (folder / "where.sbatch").write_text(f"#!/bin/bash\n{header}pwd\n")
     (folder / "notes.txt").write_text("no script\n")
     page.goto(f"{lab.url}lab/workspaces/script/tree/sub")
     page.evaluate("window.jupyterapp.restored")
@@ -687,15 +688,33 @@ def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
     page.keyboard.press("Escape")
     page.locator(".jp-DirListing-item", has_text="where.sbatch").click(button="right")
     entry.click()
-    dialog = page.locator(".jp-Dialog")
-    expect(dialog.locator("li")).to_have_text(["#SBATCH -J whereabouts", "#SBATCH -p devwork"])
-    screenshot(page, "script-confirm")
-    axe(page, ".jp-Dialog")
-    dialog.get_by_role("button", name="Submit").click()
+    form = page.get_by_role("form", name="Submit where.sbatch to arandu")
+    expect(form.get_by_label("Partition").locator("option:checked")).to_contain_text("as in the script (arandu")
+    for label, value in (("GPUs", "2"), ("Time limit", "30"), ("Name", "whereabouts"), ("Memory", ""), ("CPUs", "")):
+        expect(form.get_by_label(label, exact=True)).to_have_value(value)
+    expect(form.locator("[data-field=gpus]")).to_contain_text("For each node")
+    page.get_by_text("4 #SBATCH lines").click()
+    screenshot(page, "script-form")
+    axe(page, ".jp-Slurm-launch")
+    gpus = form.get_by_label("GPUs", exact=True)
+    gpus.fill("9")
+    expect(form.get_by_role("alert")).to_have_text("A node of this partition has at most 8 GPUs.")
+    gpus.press("Enter")
+    expect(form.get_by_role("button", name="Submit anyway")).to_be_visible()  # nothing was submitted
+    gpus.fill("1")
+    expect(form.locator("[data-field=gpus]")).to_contain_text("In the script: 2")
+    form.get_by_label("Memory").fill("2G")
+    form.get_by_role("button", name="Submit", exact=True).click()
     shown = page.locator(".jp-Slurm-job")
     expect(shown.locator(".jp-Slurm-state")).to_have_text("COMPLETED")
     expect(shown).to_contain_text("whereabouts")
     expect(shown.locator(".jp-Slurm-logView")).to_contain_text(str(folder))
+    expect(form).to_have_count(0)
+    job = cluster.run("squeue", "--states=all", "--name=whereabouts", "--noheader", "--format=%A").stdout.strip()
+    asked = cluster.run("scontrol", "show", "job", job).stdout
+    assert re.search(r"TresPerNode=gres:gpu:1\b", asked)
+    assert "TimeLimit=00:30:00" in asked
+    assert "MinMemoryNode=2G" in asked
 
 
 def restart(lab: Any) -> None:

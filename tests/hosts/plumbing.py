@@ -215,7 +215,9 @@ class PlumbingClusters:
     def answer_prompt(self, prompt: str, answers: list[str] | None) -> None:
         self._core.desk.answer(prompt, answers)
 
-    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
+    async def list_names(
+        self, name: str, kind: str, wait: float, partitions: str = "", start: str = ""
+    ) -> dict[str, Any]:
         return {"taken": 0.0, "names": [{"name": f"a {kind}", "about": f"{wait:g}"}]}
 
     def reached(self) -> list[Any]:

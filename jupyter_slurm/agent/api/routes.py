@@ -147,7 +147,7 @@ _CLUSTERS: Mapping[str, Handler] = {
     ),
     "listOptions": lambda core, call: _cluster(core, call).command_options(call.path["command"]),
     "listNames": lambda core, call: core.clusters.list_names(
-        call.path["cluster"], call.path["kind"], call.query["wait"], call.query["partition"]
+        call.path["cluster"], call.path["kind"], call.query["wait"], call.query["partition"], call.query["start"]
     ),
     "getResources": lambda core, call: _cluster(core, call).inventory.resources.to_api(
         wait=call.query["wait"], is_newer=call.query["newer"], has_nodes=call.query["nodes"]

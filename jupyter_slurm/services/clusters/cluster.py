@@ -178,7 +178,7 @@ class Cluster:
             "user": self.location.user,
             "active": len({entry.part.of if entry.part else id(entry) for entry in active}),
             "poll": self.poller.status(),
-            "launch": self.launch,
+            "launch": {**self.launch, "gpus": 0} if self.identity.has_gpus is False else self.launch,
             **gpus_to_api(self.identity.has_gpus),
             **self.describe_connection(),
         }

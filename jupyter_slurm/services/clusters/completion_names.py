@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from jupyter_slurm.domain.cluster_facts import NAMED_KINDS, NamedEntity
 from jupyter_slurm.domain.profile_facts import merge_profile_facts, named_in
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.environments.place_names import PlaceNames
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ class NameCompletion:
         Know the user's jobs.
     request_names : callable
         Asks for unknown names of jobs that were submitted outside jupyter_slurm.
-    location : ClusterLocation
-        Has the environments of the profile, and the names in the profile: see
-        :mod:`jupyter_slurm.domain.profile_facts`.
+    site : mapping
+        The names in the profile: see :mod:`jupyter_slurm.domain.profile_facts`.
+    places : PlaceNames
+        Knows environments and folders.
     """
 
     def __init__(
@@ -52,17 +53,14 @@ class NameCompletion:
         tracker: Tracker,
         poller: Poller,
         request_names: Callable[[], Awaitable[None]],
-        location: ClusterLocation,
+        site: Mapping[str, TomlTable],
+        places: PlaceNames,
     ) -> None:
         self._facts, self._tracker, self._poller = facts, tracker, poller
-        self._request_names, self._environments, self._site = (
-            request_names,
-            location.environments,
-            location.profile_names,
-        )
+        self._request_names, self._site, self._places = request_names, site, places
         self._refresh_task: asyncio.Task[None] | None = None
 
-    async def to_api(self, kind: str, wait: float, partitions: str = "") -> api.Names:
+    async def to_api(self, kind: str, wait: float, partitions: str = "", start: str = "") -> api.Names:
         """Return the names of a kind in the form of the API.
 
         Parameters
@@ -73,6 +71,8 @@ class NameCompletion:
             Seconds to wait at most for unknown names.
         partitions : str
             Comma-separated partitions to which generic resources, GPUs, memory and time limits are restricted.
+        start : str
+            Beginning of the path of a folder.
         """
         if kind in NAMED_KINDS:
             facts = await self._facts.get(wait)
@@ -84,11 +84,12 @@ class NameCompletion:
         if kind in _OWN_KINDS:
             await self._refresh_queue(wait)
             return _to_api(self._tracker.clock(), self._own_names(kind))
-        about = {name: ", ".join(sorted(described)) for name, described in self._environments.items()}
-        return _to_api(self._tracker.clock(), [NamedEntity(*item) for item in about.items()])
+        found = await (self._places.folders(start) if kind == "folder" else self._places.environments(wait))
+        return _to_api(self._tracker.clock(), found)
 
     async def stop(self) -> None:
         """Stop."""
+        await self._places.stop()
         if self._refresh_task is not None:
             self._refresh_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

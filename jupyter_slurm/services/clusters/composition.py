@@ -22,6 +22,8 @@ from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
 from jupyter_slurm.services.clusters.waiting_jobs import WaitingJobs
 from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
+from jupyter_slurm.services.environments.environment_search import EnvironmentSearch
+from jupyter_slurm.services.environments.place_names import PlaceNames
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.inventory import Inventory
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["AgentContext", "compose_cluster"]
+
+_START_VALUES = {"gpus": 1, "cpus": 4, "memory": "16G", "time": "4:00:00"}
+"""Start values of a form that launches a session, where the profile has no others."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,13 @@ def compose_cluster(
     inventory = Inventory(client, location, partial(count_run, tracker), clock, lambda: tracker.clock_offset)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
+    search = EnvironmentSearch(location, transport)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(
         identity=identity,
         location=location,
         describe_connection=describe_connection,
-        launch=cast("api.ClusterLaunch", {"idle": settings.session_idle, **location.launch}),
+        launch=cast("api.ClusterLaunch", {"idle": settings.session_idle, **_START_VALUES, **location.launch}),
         bus=agent.bus,
         client=client,
         tracker=tracker,
@@ -111,17 +117,27 @@ def compose_cluster(
         runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
         recovery=recovery,
         submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
-        environment_offers=EnvironmentOffers(location, transport, settings.state_dir, tracker.publish),
+        environment_offers=EnvironmentOffers(location, search, settings.state_dir, tracker.publish),
         leases=leases,
         jobs=jobs,
         actions=JobActions(sources, jobs, recovery, leases, steps),
         results=ResultReader(client, tracker, sources.checks, describe_connection, jobs.find, jobs.select_task),
         steps=steps,
         kernels=kernels,
-        completion=NameCompletion(inventory.facts, tracker, poller, sources.queue.learn_names, location),
+        completion=_completion(location, sources, inventory, search),
         inventory=inventory,
         staging=staging,
     )
+
+
+def _completion(
+    location: ClusterLocation, sources: JobSources, inventory: Inventory, search: EnvironmentSearch
+) -> NameCompletion:
+    """Make the completion of names."""
+    tracker = sources.tracker
+    places = PlaceNames(location, sources.client.transport, search, tracker.all_entries)
+    learn = sources.queue.learn_names
+    return NameCompletion(inventory.facts, tracker, sources.poller, learn, location.profile_names, places)
 
 
 def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentContext) -> JobSources:

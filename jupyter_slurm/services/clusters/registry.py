@@ -134,11 +134,11 @@ class ClusterRegistry:
             hint="Connect again if you are not logged in.",
         )
 
-    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> api.Names:
+    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "", start: str = "") -> api.Names:
         """Return names, see :meth:`NameCompletion.to_api`; without a login, those of the profile."""
         if (site := self._sites.get(name)) is not None and not site.is_connected:
             return profile_names_to_api({**site.profile.known, "cost": site.profile.cost}, kind)
-        return await self.get(name).completion.to_api(kind, wait, partitions)
+        return await self.get(name).completion.to_api(kind, wait, partitions, start)
 
     # -- for other services
 

@@ -5,48 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jupyter_slurm.documentation import page_url
-from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, module_command
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.domain.cluster_facts import NamedEntity
+from jupyter_slurm.services.environments.environment_search import EnvironmentSearch
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.slurm.client import decode_output, printable
+from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.transport.base import Transport
 
 __all__ = ["EnvironmentOffers", "offer_text"]
 
 log = logging.getLogger(__name__)
 
 _FOLDER = "environment-offers"  # in the state directory: an empty file for each cluster whose offer was shown
-_SEARCH_TIMEOUT_S = 30.0  # seconds; `module avail` reads many files on some sites
+_SEARCH_WAIT_S = 60.0  # seconds; the search itself ends earlier
 _MAX_OFFERED = 6
-_KINDS = {"conda": "conda", "venv": "venv", "module": "module"}
-
-# Prints lines "KIND<TAB>NAME". Named conda environments, virtual environments in usual places, modules with a Python.
-_SEARCH = rf"""
-for root in "${{CONDA_EXE:+${{CONDA_EXE%/bin/conda}}}}" "$MAMBA_ROOT_PREFIX" "$HOME/.conda" "$HOME/miniconda3" \
-    "$HOME/anaconda3" "$HOME/miniforge3" "$HOME/mambaforge" "$HOME/micromamba" /opt/conda
-do
-    [ -n "$root" ] || continue
-    for prefix in "$root"/envs/*; do
-        if [ -d "$prefix/conda-meta" ]; then printf 'conda\t%s\n' "$prefix"; fi
-    done
-done
-for file in "$HOME"/*/pyvenv.cfg "$HOME"/.venv/pyvenv.cfg "$HOME"/*/.venv/pyvenv.cfg "$HOME"/*/venv/pyvenv.cfg \
-    "$HOME"/venvs/*/pyvenv.cfg "$HOME"/envs/*/pyvenv.cfg "$HOME"/.venvs/*/pyvenv.cfg "$HOME"/.virtualenvs/*/pyvenv.cfg
-do
-    if [ -f "$file" ]; then printf 'venv\t%s\n' "${{file%/pyvenv.cfg}}"; fi
-done
-{module_command("sh")}
-if command -v module >/dev/null 2>&1; then
-    module -t avail 2>&1 | sed -n -e 's/([^)]*)//g' -e 's/<[^>]*>//g' -e '/[:/]$/d' \
-        -e '/[Pp]ython\|[Cc]onda\|[Pp]y[Tt]orch\|[Tt]ensor[Ff]low/s/^\([^ ]*\).*/module\t\1/p'
-fi
-exit 0
-"""
 
 
 class EnvironmentOffers:
@@ -56,8 +31,8 @@ class EnvironmentOffers:
     ----------
     location : ClusterLocation
         Location of the cluster.
-    transport : Transport
-        Transport to the cluster.
+    search : EnvironmentSearch
+        Search for the environments of the cluster.
     state_dir : str
         Folder in which the user's agents remember that the offer was shown.
     publish : callable
@@ -65,9 +40,13 @@ class EnvironmentOffers:
     """
 
     def __init__(
-        self, location: ClusterLocation, transport: Transport, state_dir: str, publish: Callable[[TrackedJob], None]
+        self,
+        location: ClusterLocation,
+        search: EnvironmentSearch,
+        state_dir: str,
+        publish: Callable[[TrackedJob], None],
     ) -> None:
-        self._location, self._transport, self._publish = location, transport, publish
+        self._location, self._environments, self._publish = location, search, publish
         self._shown = Path(state_dir) / _FOLDER / location.id
         self._task: asyncio.Task[None] | None = None
         self._text = ""
@@ -89,13 +68,11 @@ class EnvironmentOffers:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _search(self, entry: TrackedJob) -> None:
-        try:
-            found = await self._transport.run(["/bin/sh", "-c", _SEARCH], timeout=_SEARCH_TIMEOUT_S)
-        except SlurmError as error:
-            log.info("the environments of %s are not known: %s", self._location.id, error)
+        found = await self._environments.find(_SEARCH_WAIT_S)
+        if not found:
             self._task = None  # the next cell tries again
             return
-        self._text = offer_text(decode_output(found.stdout), self._location)
+        self._text = offer_text(found, self._location)
         if not entry.is_finished:  # the next cell shows it, for the output of this one may be complete
             self._show(entry)
 
@@ -109,36 +86,25 @@ class EnvironmentOffers:
         self._publish(entry)
 
 
-def offer_text(listed: str, location: ClusterLocation) -> str:
-    """Return the notice for what a search has listed; empty without an environment.
+def offer_text(environments: Sequence[NamedEntity], location: ClusterLocation) -> str:
+    """Return the notice for the environments that a search has found.
 
     Parameters
     ----------
-    listed : str
-        Lines ``KIND<TAB>NAME``.
+    environments : sequence of NamedEntity
+        Values of ``env=``, with their kinds.
     location : ClusterLocation
-        Location of the cluster: paths in the home directory are written with ``~``.
+        Location of the cluster.
     """
-    words: dict[str, str] = {}
-    for line in listed.splitlines():
-        kind, tab, name = line.partition("\t")
-        if tab and name and kind in _KINDS and name.isprintable():
-            words.setdefault(_word(kind, name, location.home), _KINDS[kind])
-    if not words:
-        return ""
-    offered = [f"{word} ({kind})" for word, kind in list(words.items())[:_MAX_OFFERED]]
-    more = f", and {len(words) - _MAX_OFFERED} more" if len(words) > _MAX_OFFERED else ""
+    offered = [f"{_word(name)} ({kind})" for name, kind in environments[:_MAX_OFFERED]]
+    more = f", and {len(environments) - _MAX_OFFERED} more" if len(environments) > _MAX_OFFERED else ""
     return printable(
         f"Environments on {location.id}: {', '.join(offered)}{more}. This cell runs with the default Python. To choose "
         f"an environment, add its env=… to the %%sbatch line: {page_url('how-to/choose-an-environment')}"
     )
 
 
-def _word(kind: str, name: str, home: str) -> str:
+def _word(name: str) -> str:
     """Return the word of a magic line that chooses an environment."""
-    if kind == "module":
-        name = MODULE_PREFIX + name
-    elif name.startswith(home.rstrip("/") + "/"):
-        name = "~" + name[len(home.rstrip("/")) :]
     word = f"env={name}"
     return word if shlex.quote(name.replace("~", "")) == name.replace("~", "") else f'"{word}"'

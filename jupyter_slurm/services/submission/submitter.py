@@ -215,6 +215,7 @@ class Submitter:
         shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
             "script": printable(plan.script.decode("utf-8", "surrogateescape")),
+            "options": {name: printable(value) if value else value for name, value in plan.chosen.items()},
             "warnings": warnings,
             "doubts": [doubts.refused] if doubts.refused else [],
             "problems": [*doubts.problems(), *folder],

@@ -5,10 +5,12 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
-import { IJobsModel } from "../common/jobs_model";
+import { addPage } from "../common/main_area";
 import { addToPalette, commandLabel } from "../common/palette";
 import { openJob } from "../jobs/commands";
-import { isScript, submitScript } from "../jobs/actions/script_submission";
+import { isScript, submitScript, type IScriptActs } from "../jobs/actions/script_submission";
+import { gpuIcon } from "../sessions/commands";
+import { ISessionsModel } from "../sessions/model";
 
 /** ID of JupyterLab's file browser. */
 const BROWSER = "filebrowser";
@@ -30,20 +32,25 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:script",
   description: "Submits a script of the file browser as a job.",
   autoStart: true,
-  requires: [IJobsModel],
+  requires: [ISessionsModel],
   optional: [ITranslator, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
-    model: IJobsModel,
+    model: ISessionsModel,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, serviceManager } = app;
-    const acts = {
+    const acts: IScriptActs = {
       api: new AgentApi(serviceManager.serverSettings),
       contents: serviceManager.contents,
-      open: (job: Parameters<typeof openJob>[1]) => void openJob(commands, job),
+      open: (job) => void openJob(commands, job),
+      show: (page) => {
+        page.title.icon = gpuIcon;
+        addPage(app, page);
+        app.shell.activateById(page.id);
+      },
       ...{ model, trans },
     };
     commands.addCommand(CommandIDs.submitScript, {

@@ -2,6 +2,7 @@
 import * as React from "react";
 
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
+import { Combobox, type ITexts } from "./combobox";
 import type { IChoice } from "./model";
 
 interface IFieldProps {
@@ -44,39 +45,42 @@ function Labelled({ field, label, problem, hint, children }: IProps): React.Reac
   );
 }
 
-/** A text field with suggestions. */
+/** A text field, with suggestions where there are some. */
 export function TextField(
-  props: IFieldProps & { readonly choices?: readonly IChoice[]; readonly numeric?: boolean },
+  props: IFieldProps &
+    Pick<React.ComponentProps<typeof Combobox>, "choices" | "load" | "isPath"> & {
+      readonly numeric?: boolean;
+      readonly texts?: ITexts;
+    },
 ): React.ReactElement {
-  const { field, form, set, choices = [], numeric = false } = props;
-  const list = `${React.useId()}list`;
+  const { field, form, set, choices = [], load, isPath, texts, numeric = false } = props;
+  const change = (value: string): void => {
+    set(field, value);
+  };
   return (
     <Labelled {...props}>
-      {(described) => (
-        <>
+      {(described) => {
+        const input = {
+          ...described,
+          className: "jp-mod-styled",
+          type: "text",
+          inputMode: numeric ? ("numeric" as const) : ("text" as const),
+          autoComplete: "off",
+          autoCapitalize: "off",
+          spellCheck: false,
+        };
+        return texts !== undefined && (choices.length > 0 || load !== undefined) ? (
+          <Combobox value={form[field]} {...{ input, change, choices, load, isPath, texts }} />
+        ) : (
           <input
-            {...described}
-            className="jp-mod-styled"
-            type="text"
-            inputMode={numeric ? "numeric" : "text"}
-            autoComplete="off"
-            autoCapitalize="off"
-            spellCheck={false}
-            list={choices.length > 0 ? list : undefined}
+            {...input}
             value={form[field]}
             onChange={(event) => {
-              set(field, event.target.value);
+              change(event.target.value);
             }}
           />
-          {choices.length > 0 && (
-            <datalist id={list}>
-              {choices.map(({ name, about }) => (
-                <option key={name} value={name} label={about === "" ? name : about} />
-              ))}
-            </datalist>
-          )}
-        </>
-      )}
+        );
+      }}
     </Labelled>
   );
 }

@@ -8,13 +8,7 @@ import { formatMinute } from "../common/format";
 import { newRequestKey, type ILaunchForm } from "../common/launch_request";
 import type { IResourcesModel, IResourcesState } from "../resources/model";
 import { isAboutValues, type IOptionProblem } from "./form_values";
-import {
-  isRefused,
-  type Choices,
-  type IPreview,
-  type ISessionsModel,
-  type SessionJob,
-} from "./model";
+import { isRefused, type Choices, type IPreview, type ISessionsModel } from "./model";
 
 /** Time after the last key before the agent checks the form, in milliseconds. */
 const TYPING_PAUSE_MS = 500;
@@ -25,10 +19,19 @@ const NONE: Choices = {
   partition: [],
   account: [],
   qos: [],
-  environment: [],
   "gpu-of-node": [],
   "time-limit": [],
 };
+
+/** What a form is for: a session, or the job of a script. It keeps its identity while the form is shown. */
+export interface IFormUse<Job> {
+  /** Check the values; `estimate`: also ask Slurm for the start time. */
+  readonly check: (form: ILaunchForm, estimate: boolean) => Promise<IPreview>;
+  /** Submit the job of the form, once for one key. */
+  readonly launch: (form: ILaunchForm, key: string) => Promise<Job>;
+  /** Return the problem of such a request, with a hint where its effect is unknown. */
+  readonly problemOf: (error: unknown) => IProblem;
+}
 
 /** The result of a check of the form. */
 export interface IFormFeedback {
@@ -129,8 +132,7 @@ export function useResources(
 
 /** Check the form when nothing has been typed for a moment. */
 function useCheck(
-  model: ISessionsModel,
-  id: string,
+  { check: ask }: Pick<IFormUse<unknown>, "check">,
   form: ILaunchForm,
   isWrong: boolean,
 ): [IFormFeedback, (said: IFormFeedback) => void] {
@@ -153,7 +155,7 @@ function useCheck(
         take(NOTHING);
         return;
       }
-      model.check(id, form, false).then(
+      ask(form, false).then(
         (answer) => {
           take(feedbackOf(form, answer));
         },
@@ -172,7 +174,7 @@ function useCheck(
       turn.current += 1;
       clearTimeout(timer);
     };
-  }, [model, id, form, isWrong]);
+  }, [ask, form, isWrong]);
   return [feedback, say];
 }
 
@@ -180,30 +182,31 @@ interface IFormRequests {
   readonly feedback: IFormFeedback;
   readonly isBusy: boolean;
   /**
-   * Launch the session of the form, where the agent knows no reason against it.
+   * Submit the job of the form, where the agent knows no reason against it.
    *
    * @param isAnyway - Whether Slurm decides, whatever the agent knows.
    * @returns Whether a reason held the launch back.
    */
   readonly launch: (isAnyway: boolean) => Promise<boolean>;
-  /** Ask Slurm for the start time of that session. */
+  /** Ask Slurm for the start time of that job. */
   readonly ask: () => Promise<void>;
 }
 
 /** Return the result of the checks of a form, and its requests. */
-export function useFormRequests(
-  { model, trans, id }: { model: ISessionsModel; trans: TranslationBundle; id: string },
+export function useFormRequests<Job>(
+  use: IFormUse<Job>,
+  trans: TranslationBundle,
   form: ILaunchForm,
   isWrong: boolean,
-  launched: (job: SessionJob) => void,
+  launched: (job: Job) => void,
 ): IFormRequests {
-  const [feedback, setFeedback] = useCheck(model, id, form, isWrong);
+  const [feedback, setFeedback] = useCheck(use, form, isWrong);
   const [isBusy, setBusy] = React.useState(false);
   const key = React.useRef(newRequestKey());
   const latest = React.useRef(form);
   latest.current = form;
   const check = (checked: ILaunchForm): Promise<IFormFeedback> =>
-    model.check(id, checked, false).then(
+    use.check(checked, false).then(
       (answer) => feedbackOf(checked, answer),
       (error: unknown) => failedCheck(checked, error),
     );
@@ -220,11 +223,11 @@ export function useFormRequests(
     }
     setFeedback(NOTHING);
     try {
-      launched(await model.launch(id, form, key.current));
+      launched(await use.launch(form, key.current));
     } catch (error) {
-      const problem = toProblem(error, trans.__("Launch again. Only one session will be started."));
+      const problem = use.problemOf(error);
       if (isRefused(problem)) {
-        key.current = newRequestKey(); // else the session may exist: with the same key it is not launched twice
+        key.current = newRequestKey(); // else the job may exist: with the same key it is not submitted twice
       }
       setFeedback({ ...NOTHING, form, problem, isOfLaunch: true });
       setBusy(false);
@@ -233,7 +236,7 @@ export function useFormRequests(
   };
   const ask = async (): Promise<void> => {
     const checked = latest.current;
-    const result = await model.check(id, checked, true).then(
+    const result = await use.check(checked, true).then(
       (answer): IFormFeedback => {
         const { estimate } = answer;
         const start = estimate?.start ? formatMinute(estimate.start) : null;

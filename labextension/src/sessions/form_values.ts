@@ -6,8 +6,8 @@ import { isLocalProblem } from "../common/api/problem";
 import type { ILaunch, ILaunchForm, LaunchField } from "../common/launch_request";
 import { durationWords, parseDuration, slurmTime } from "../common/time_limit";
 
-/** Initial values where neither a profile nor the user has any. */
-const INITIAL_FORM: ILaunchForm = {
+/** Initial values where neither the agent, which has them of the profile, nor the user has any. */
+export const INITIAL_FORM: ILaunchForm = {
   partition: "",
   gpus: "1",
   gpuType: "",
@@ -23,7 +23,7 @@ const INITIAL_FORM: ILaunchForm = {
 };
 
 /** Options of sbatch whose value is that of a field. */
-const OPTIONS: Partial<Record<LaunchField, string>> = {
+export const OPTIONS: Partial<Record<LaunchField, string>> = {
   partition: "--partition",
   cpus: "--cpus-per-task",
   memory: "--mem",
@@ -146,18 +146,23 @@ function profileForm({
 
 /**
  * Return the initial values of a form: those of the last launch, but not the name, which is taken while that session is
- * active.
+ * active; else those of the user's settings, else those of the profile.
  *
- * @param defaults - The values where nothing was launched yet.
+ * @param defaults - The values of the profile.
  * @param hasGpus - Whether the cluster may have GPUs.
  */
 export function initialForm(
   last: unknown,
   defaults?: ILaunchDefaults,
   hasGpus = true,
+  settings: Partial<ILaunchForm> = {},
 ): ILaunchForm {
   const usual = hasGpus ? INITIAL_FORM : { ...INITIAL_FORM, gpus: "0" };
-  const first = { ...usual, ...(defaults === undefined ? {} : profileForm(defaults)) };
+  const first = {
+    ...usual,
+    ...(defaults === undefined ? {} : profileForm(defaults)),
+    ...settings,
+  };
   const known = typeof last === "object" && last !== null ? Object.entries(last) : [];
   const kept = known.filter(
     ([field, value]) => Object.hasOwn(INITIAL_FORM, field) && typeof value === "string",
@@ -170,8 +175,16 @@ export function initialForm(
   return /^\d+$/.test(idle) ? { ...form, idle: durationWords(Number(idle) * 60) } : form; // minutes, of an older version
 }
 
-/** Return the problems of a form that need no request, by field. */
-export function formProblems(trans: TranslationBundle, form: ILaunchForm): FieldTexts {
+/**
+ * Return the problems of a form that need no request, by field.
+ *
+ * @param script - The values of a script, which only Slurm judges: its name of the job may have any characters.
+ */
+export function formProblems(
+  trans: TranslationBundle,
+  form: ILaunchForm,
+  script?: Partial<ILaunchForm>,
+): FieldTexts {
   const found: FieldTexts = {};
   if (!/^\d{0,4}$/.test(form.gpus.trim())) {
     found.gpus = trans.__("Enter a number: 0, 1, 2 …");
@@ -189,20 +202,26 @@ export function formProblems(trans: TranslationBundle, form: ILaunchForm): Field
   if (idle === null || idle < 60 || idle === Infinity) {
     found.idle = trans.__("Enter at least 1 minute, for example 30 min or 24h.");
   }
-  if (!/^([A-Za-z][A-Za-z0-9_.-]{0,62})?$/.test(form.name.trim())) {
+  if (script === undefined && !/^([A-Za-z][A-Za-z0-9_.-]{0,62})?$/.test(form.name.trim())) {
     found.name = trans.__(
       "Begin with a letter. Letters, digits, dots, dashes and underscores may follow.",
     );
   }
-  return found;
+  const isOwn = (field: LaunchField): boolean => form[field] !== script?.[field];
+  return Object.fromEntries(Object.entries(found).filter(([field]) => isOwn(field as LaunchField)));
+}
+
+/** Return a value as sbatch takes it. */
+export function optionValue(form: ILaunchForm, field: LaunchField): string {
+  const typed = form[field].trim();
+  return field === "time" ? slurmTime(typed) : typed;
 }
 
 /** Return the request of a form: one node, since a session is one Jupyter server. */
 export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   const options = ["--nodes=1"];
   for (const [field, option] of Object.entries(OPTIONS)) {
-    const typed = form[field as LaunchField].trim();
-    const value = field === "time" ? slurmTime(typed) : typed;
+    const value = optionValue(form, field as LaunchField);
     if (value !== "") {
       options.push(`${option}=${value}`);
     }
@@ -213,8 +232,9 @@ export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   }
   const fields: Record<string, string> = {};
   for (const field of ["name", "dir", "env"] as const) {
-    if (form[field].trim() !== "") {
-      fields[field] = form[field].trim();
+    const value = form[field].trim().replace(/(.)\/+$/, "$1"); // the list of folders ends them with a slash
+    if (value !== "") {
+      fields[field] = value;
     }
   }
   return { key, idle: parseDuration(form.idle) ?? 0, options, ...fields };

@@ -8,15 +8,16 @@ import { durationEcho, durationWords, parseDuration } from "../common/time_limit
 import { limitsText, partitionText, typeText, waitText } from "../resources/labels";
 import { partitionOf, type IResourcesState } from "../resources/model";
 import { Age } from "../resources/view";
+import type { Load } from "./combobox";
 import { ChoiceField, TextField } from "./form_field";
 import { defaultPartition } from "./form_requests";
 import type { FieldTexts } from "./form_values";
-import type { Choices, IChoice, ISessionsModel } from "./model";
+import type { Choices, IChoice, ISessionsModel, PlaceKind } from "./model";
 
 interface IOffer {
   readonly partitions: readonly IChoice[];
   readonly types: readonly IChoice[];
-  /** The default partition. */
+  /** The partition of the script, else the default one. */
   readonly byDefault: IChoice | undefined;
 }
 
@@ -26,6 +27,7 @@ function offered(
   choices: Choices,
   { resources }: IResourcesState,
   form: ILaunchForm,
+  script: Partial<ILaunchForm>,
 ): IOffer {
   const described = (resources?.partitions ?? []).map((one) => ({
     name: one.name,
@@ -33,7 +35,9 @@ function offered(
   }));
   const partitions = described.length > 0 ? described : choices.partition;
   const name =
-    resources?.partitions.find((one) => one.is_default)?.name ?? defaultPartition(choices);
+    script.partition ??
+    resources?.partitions.find((one) => one.is_default)?.name ??
+    defaultPartition(choices);
   const gpus = partitionOf(resources, form.partition)?.gpus ?? [];
   const typed = gpus.filter(({ type }) => type !== "");
   const named = choices["gpu-of-node"].filter((one) => /^[^\d:][^:]*$/.test(one.name));
@@ -48,13 +52,17 @@ function offered(
 }
 
 /** Return the label of the default partition: "default (devwork, 4 of 4 GPUs free, no time limit)". */
-function defaultText(trans: TranslationBundle, byDefault: IChoice | undefined): string {
+function defaultText(
+  trans: TranslationBundle,
+  byDefault: IChoice | undefined,
+  isOfScript: boolean,
+): string {
   if (byDefault === undefined) {
-    return trans.__("default");
+    return isOfScript ? trans.__("as in the script") : trans.__("default");
   }
   const about = byDefault.about.replace(/^default(, |$)/, "");
   const known = [byDefault.name, about].filter((word) => word !== "").join(", ");
-  return trans.__("default (%1)", known);
+  return isOfScript ? trans.__("as in the script (%1)", known) : trans.__("default (%1)", known);
 }
 
 /** Return the meaning of a typed time limit, else the limit that applies without one. */
@@ -73,10 +81,51 @@ function timeHint(
   );
 }
 
+/** Return the value of the script, where the form has another one. */
+function scriptHint(
+  trans: TranslationBundle,
+  form: ILaunchForm,
+  script: Partial<ILaunchForm> | undefined,
+  field: LaunchField,
+): string | undefined {
+  const value = script?.[field] ?? "";
+  const isChanged = value !== "" && form[field].trim() !== value;
+  return isChanged ? trans.__("In the script: %1", value) : undefined;
+}
+
 /** Return the consequence of the idle time. */
 function idleHint(trans: TranslationBundle, form: ILaunchForm): string | undefined {
   const idle = parseDuration(form.idle);
   return idle === null ? undefined : trans.__("Stops after %1 without use.", durationWords(idle));
+}
+
+/** Return the description of a place in the language of the user: "venv, last used". */
+function placeText(trans: TranslationBundle, about: string): string {
+  const words: Readonly<Record<string, string>> = {
+    "last used": trans.__("last used"),
+    module: trans.__("module"),
+  };
+  return about
+    .split(", ")
+    .map((word) => words[word] ?? word)
+    .join(", ");
+}
+
+/** Return the function that loads the environments, or the folders below a path. */
+function usePlaces(
+  model: ISessionsModel,
+  trans: TranslationBundle,
+  cluster: string,
+  kind: PlaceKind,
+): Load {
+  return React.useCallback(
+    async (typed: string) => {
+      const start = /^[~/]/.test(typed) ? typed : "";
+      const found = await model.places(cluster, kind, kind === "folder" ? start : "");
+      return found.map(({ name, about }) => ({ name, about: placeText(trans, about) }));
+    },
+    [model, trans, cluster, kind],
+  );
 }
 
 /** The fields. Each keeps its place, whatever the cluster offers. */
@@ -89,19 +138,35 @@ export function LaunchFields(props: {
   readonly known: IResourcesState;
   readonly set: (field: LaunchField, value: string) => void;
   readonly problems: FieldTexts;
+  readonly script?: Partial<ILaunchForm> | undefined;
+  readonly hints?: FieldTexts | undefined;
 }): React.ReactElement {
-  const { trans, cluster, form, choices, model, known, set, problems } = props;
+  const { trans, cluster, form, choices, model, known, problems, script, hints = {} } = props;
   const { resources } = known;
   const of = (
     field: LaunchField,
     label: string,
     hint?: string,
   ): React.ComponentProps<typeof TextField> => ({
-    ...{ field, label, form, set, hint },
+    ...{ field, label, form },
+    set: props.set,
+    hint: scriptHint(trans, form, script, field) ?? hints[field] ?? hint,
     problem: problems[field],
   });
-  const { partitions, types, byDefault } = offered(trans, choices, known, form);
-  const ofSlurm = trans.__("default");
+  const { partitions, types, byDefault } = offered(trans, choices, known, form, script ?? {});
+  const none = (field: "account" | "qos"): { none: string; same: string } => ({
+    none: script?.[field] ? trans.__("as in the script (%1)", script[field]) : trans.__("default"),
+    same: script?.[field] ?? "",
+  });
+  const [environments, folders] = [
+    usePlaces(model, trans, cluster.id, "environment"),
+    usePlaces(model, trans, cluster.id, "folder"),
+  ];
+  const texts = {
+    suggestions: trans.__("Suggestions"),
+    searching: trans.__("Searching…"),
+    none: trans.__("No suggestions"),
+  };
   const folder = cluster.connection
     ? trans.__("On the cluster. Default: your home folder")
     : trans.__("Default: the folder of this server");
@@ -110,7 +175,7 @@ export function LaunchFields(props: {
       <ChoiceField
         {...of("partition", trans.__("Partition"))}
         choices={partitions}
-        none={defaultText(trans, byDefault)}
+        none={defaultText(trans, byDefault, script?.partition !== undefined)}
         same={byDefault?.name ?? ""}
       />
       {model.resources !== null && (
@@ -141,6 +206,7 @@ export function LaunchFields(props: {
       <TextField
         {...of("time", trans.__("Time limit"), timeHint(trans, known, form))}
         choices={choices["time-limit"]}
+        texts={texts}
       />
       <ChoiceField
         {...of(
@@ -148,14 +214,14 @@ export function LaunchFields(props: {
           trans.__("Account"),
           limitsText(trans, resources, ["user", "account"], form.account),
         )}
-        choices={choices.account}
-        none={ofSlurm}
+        choices={choices.account.filter(({ name }) => name !== script?.account)}
+        {...none("account")}
         isDisabled={choices.account.length === 0}
       />
       <ChoiceField
         {...of("qos", trans.__("QOS"), limitsText(trans, resources, ["qos-user", "qos"], form.qos))}
-        choices={choices.qos}
-        none={ofSlurm}
+        choices={choices.qos.filter(({ name }) => name !== script?.qos)}
+        {...none("qos")}
         isDisabled={choices.qos.length === 0}
       />
       <TextField
@@ -166,11 +232,16 @@ export function LaunchFields(props: {
             "A name, the folder of a virtual environment, or docker://NAME:TAG. Default: the usual Python",
           ),
         )}
-        choices={choices.environment}
+        load={environments}
+        texts={texts}
       />
-      <TextField {...of("dir", trans.__("Folder"), folder)} />
+      {script === undefined && (
+        <TextField {...of("dir", trans.__("Folder"), folder)} load={folders} texts={texts} isPath />
+      )}
       <TextField {...of("name", trans.__("Name"), trans.__("Default: jupyter-1, jupyter-2 …"))} />
-      <TextField {...of("idle", trans.__("Idle time"), idleHint(trans, form))} />
+      {script === undefined && (
+        <TextField {...of("idle", trans.__("Idle time"), idleHint(trans, form))} />
+      )}
     </>
   );
 }

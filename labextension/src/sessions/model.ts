@@ -18,9 +18,11 @@ export type SessionJob = IJob & { readonly key: string; readonly session: ISessi
 export type IChoice = ApiSchemas["Names"]["names"][number];
 
 /** The kinds of choices. */
-export type NameKind =
-  "partition" | "account" | "qos" | "environment" | "gpu-of-node" | "time-limit";
+export type NameKind = "partition" | "account" | "qos" | "gpu-of-node" | "time-limit";
 export type Choices = Readonly<Record<NameKind, readonly IChoice[]>>;
+
+/** The kinds of places that the agent looks for on the cluster. */
+export type PlaceKind = "environment" | "folder";
 
 /** Doubts about a launch, from the known state of the cluster, and the estimated start. */
 export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts" | "problems"> & {
@@ -29,8 +31,17 @@ export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts" | "prob
 
 /** The API of the agent, as far as the model needs it. */
 export interface ISessionsApi {
-  /** @param wait - Seconds to wait for unknown names. */
-  names(cluster: string, kind: NameKind, partition: string, wait: number): Promise<IChoice[]>;
+  /**
+   * @param wait - Seconds to wait for unknown names.
+   * @param start - The beginning of the path of a folder.
+   */
+  names(
+    cluster: string,
+    kind: NameKind | PlaceKind,
+    partition: string,
+    wait: number,
+    start?: string,
+  ): Promise<IChoice[]>;
   /** @param estimate - Whether Slurm is asked for the start time. */
   preview(cluster: string, launch: ILaunch, estimate: boolean): Promise<IPreview>;
   launch(cluster: string, launch: ILaunch): Promise<IJob>;
@@ -59,6 +70,8 @@ export interface ISessionsModel extends IDisposable {
   readonly changed: ISignal<ISessionsModel, void>;
   readonly jobs: IJobsModel;
   readonly memory: IMemory;
+  /** Return the start values of the form in the settings of the user, without empty ones. */
+  readonly startValues: () => Promise<Partial<ILaunchForm>>;
   /** The resources; null where that plugin is disabled. */
   readonly resources: IResourcesModel | null;
   /** The active sessions, the newest first. */
@@ -68,6 +81,8 @@ export interface ISessionsModel extends IDisposable {
   lookUp(cluster: string, key: string): Promise<boolean>;
   /** Load the choices of a partition, or of all. */
   choices(cluster: string, partition: string): Promise<Choices>;
+  /** Load the environments, or the folders whose path begins so; where it is empty, the last used ones. */
+  places(cluster: string, kind: PlaceKind, start: string): Promise<readonly IChoice[]>;
   /** Check a form; throws what would be refused. */
   check(cluster: string, form: ILaunchForm, estimate: boolean): Promise<IPreview>;
   /** Launch a session, once for one key. */
@@ -89,7 +104,7 @@ export const ISessionsModel = new Token<ISessionsModel>(
   "The sessions of this person, Jupyters in Slurm jobs.",
 );
 
-const CLUSTER_KINDS = ["partition", "account", "qos", "environment"] as const;
+const CLUSTER_KINDS = ["partition", "account", "qos"] as const;
 const PARTITION_KINDS = ["gpu-of-node", "time-limit"] as const;
 /** Seconds in which a controller should have sent the names. */
 const NAMES_WAIT_S = 8;
@@ -125,6 +140,7 @@ export class SessionsModel extends Model implements ISessionsModel {
     readonly jobs: IJobsModel,
     readonly memory: IMemory,
     readonly resources: IResourcesModel | null = null,
+    readonly startValues: () => Promise<Partial<ILaunchForm>> = () => Promise.resolve({}),
   ) {
     super();
     jobs.changed.connect(this._emit);
@@ -170,6 +186,10 @@ export class SessionsModel extends Model implements ISessionsModel {
       ),
     );
     return Object.fromEntries(entries) as unknown as Choices;
+  }
+
+  places(cluster: string, kind: PlaceKind, start: string): Promise<readonly IChoice[]> {
+    return this._api.names(cluster, kind, "", NAMES_WAIT_S, start);
   }
 
   check(cluster: string, form: ILaunchForm, estimate: boolean): Promise<IPreview> {

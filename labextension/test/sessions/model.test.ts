@@ -6,6 +6,7 @@ import { RequestError } from "../../src/common/api/problem";
 import { newRequestKey } from "../../src/common/launch_request";
 import { formProblems, initialForm, launchRequest } from "../../src/sessions/form_values";
 import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
+import { startValues } from "../../src/sessions/settings";
 import { CLUSTER, here, session } from "./fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -65,6 +66,15 @@ describe("the form", () => {
     expect(initialForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
     expect(initialForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
       ...{ partition: "devwork", gpus: "2", idle: "2 h" },
+    });
+  });
+
+  it("is filled as the settings say before the profile, and after the last launch", () => {
+    const settings = startValues({ memory: "8G", time: " ", gpus: "2", other: "x" });
+    expect(settings).toEqual({ memory: "8G", gpus: "2" });
+    const profile = { memory: "64G", cpus: 8, idle: 7200 };
+    expect(initialForm({ gpus: "3" }, profile, true, settings)).toMatchObject({
+      ...{ gpus: "3", cpus: "8", memory: "8G", time: "4:00:00", idle: "2 h" },
     });
   });
 

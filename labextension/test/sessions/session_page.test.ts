@@ -112,6 +112,57 @@ describe("the page of a session", () => {
     );
   });
 
+  it("lists environments and folders, and goes into a folder by the keyboard", async () => {
+    const desk = here(CLUSTER);
+    const names = desk.api.names.getMockImplementation()!;
+    desk.api.names.mockImplementation((...asked: unknown[]) => {
+      const [, kind, , , start] = asked as [string, string, string, number, string];
+      const found: Record<string, string[]> = {
+        environment: ["~/venvs/torch"],
+        folder: start === "~/data/" ? ["~/data/old/"] : ["~/data/", "~/code/"],
+      };
+      return found[kind] === undefined
+        ? (names(...asked) as unknown)
+        : Promise.resolve(found[kind].map((name) => ({ name, about: "last used" })));
+    });
+    await fill(desk);
+    const press = (name: string, key: string): boolean =>
+      field(name).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    const shown = (): string[] =>
+      [...node.querySelectorAll("[role=option] > span:first-child")].map((o) => o.textContent);
+    for (const [name, first] of [
+      ["env", "~/venvs/torch"],
+      ["dir", "~/data/"],
+    ] as const) {
+      field(name).focus();
+      press(name, "ArrowDown");
+      await vi.waitFor(() => {
+        expect(shown()).toContain(first);
+      });
+      expect(field(name).getAttribute("aria-expanded")).toBe("true");
+      await vi.waitFor(() => {
+        const active = field(name).getAttribute("aria-activedescendant")!;
+        expect(document.getElementById(active)!.textContent).toBe(`${first}last used`);
+      });
+      press(name, "Enter");
+      await vi.waitFor(() => {
+        expect(field(name).value).toBe(first);
+      });
+    }
+    await vi.waitFor(() => {
+      expect(shown()).toEqual(["~/data/old/"]);
+    });
+    press("dir", "Escape");
+    await vi.waitFor(() => {
+      expect(shown()).toEqual([]);
+    });
+    node.querySelector("form")!.requestSubmit();
+    await vi.waitFor(() => {
+      const launched: unknown = desk.api.launch.mock.calls[0]?.[1];
+      expect(launched).toMatchObject({ dir: "~/data", env: "~/venvs/torch" });
+    });
+  });
+
   it("says in place what is wrong, and launches nothing", async () => {
     const desk = here(CLUSTER);
     await fill(desk);

@@ -536,6 +536,10 @@ export interface components {
         readonly Preview: {
             readonly argv: readonly string[];
             readonly script: string;
+            /** @description The options in force, by long name: of the line, the environment and the #SBATCH lines. Of a heterogeneous job, those of the part that runs the script */
+            readonly options?: {
+                readonly [key: string]: string | null;
+            };
             readonly warnings?: readonly string[];
             /** @description Why it would be refused or never run, from what is known of the cluster */
             readonly doubts?: readonly string[];

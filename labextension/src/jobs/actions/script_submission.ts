@@ -1,16 +1,18 @@
-/** Submission of a script from the file browser, after a look at its #SBATCH lines. */
-import { Dialog, InputDialog, showDialog, showErrorMessage } from "@jupyterlab/apputils";
+/** Submission of a script from the file browser, by the form of its job. */
+import { InputDialog, MainAreaWidget, showErrorMessage } from "@jupyterlab/apputils";
 import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { Widget } from "@lumino/widgets";
 
-import type { IJob } from "../../common/api/objects";
+import type { ICluster, IJob } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
 import { isReached } from "../../common/api/records";
-import { chooseCluster, listNode } from "../../common/dialogs";
-import type { IJobsModel } from "../../common/jobs_model";
+import { chooseCluster } from "../../common/dialogs";
 import { problemText } from "../../common/labels";
-import { newRequestKey } from "../../common/launch_request";
+import { newRequestKey, type ILaunchForm } from "../../common/launch_request";
+import type { IFormUse } from "../../sessions/form_requests";
+import type { IPreview, ISessionsModel } from "../../sessions/model";
+import { ScriptPanel, scriptTitle, type IScript } from "./script_form";
+import { changedOptions, type ScriptOptions } from "./script_values";
 
 /** Files that are offered for submission. */
 const SCRIPTS = /\.(sh|bash|sbatch|slurm)$/i;
@@ -22,14 +24,29 @@ export interface IScriptSubmission {
   readonly text: string;
   /** The path of the script below the root of the server, beginning with "./". */
   readonly script_name: string;
+  /** Options of sbatch that count over those of the script. */
+  readonly options?: readonly string[];
+  readonly env?: string;
 }
 
+/** What the agent knows about a submission. */
+export type IScriptPreview = IPreview & { readonly options?: ScriptOptions };
+
 export interface IScriptActs {
-  readonly api: { submit(cluster: string, submission: IScriptSubmission): Promise<IJob> };
+  readonly api: {
+    submit(cluster: string, submission: IScriptSubmission): Promise<IJob>;
+    previewScript(
+      cluster: string,
+      submission: IScriptSubmission,
+      estimate: boolean,
+    ): Promise<IScriptPreview>;
+  };
   readonly contents: Pick<Contents.IManager, "get" | "localPath">;
-  readonly model: IJobsModel;
+  readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly open: (job: IJob) => void;
+  /** Show a page. */
+  readonly show: (page: MainAreaWidget<ScriptPanel>) => void;
 }
 
 export function isScript(path: string): boolean {
@@ -54,47 +71,80 @@ async function enterPath(trans: TranslationBundle): Promise<string> {
   return value?.trim().replace(/^\/+/, "") ?? "";
 }
 
-async function confirmScript(
-  trans: TranslationBundle,
-  name: string,
-  text: string,
-): Promise<boolean> {
-  const lines = sbatchLines(text);
-  const result = await showDialog({
-    title: trans.__("Submit %1?", name),
-    body:
-      lines.length === 0
-        ? trans.__("The script has no #SBATCH lines. The defaults of the cluster apply.")
-        : new Widget({ node: listNode(trans.__("Options of the script:"), lines) }),
-    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Submit") })],
-  });
-  return result.button.accept;
+/** Return the request of a form. The file is read each time: it may have been edited since the form was opened. */
+async function submissionOf(
+  { contents }: Pick<IScriptActs, "contents">,
+  path: string,
+  key: string,
+  changes: Pick<IScriptSubmission, "options" | "env"> = {},
+): Promise<IScriptSubmission> {
+  const file = await contents.get(path, { type: "file", format: "text", content: true });
+  const text = String(file.content);
+  return { key, kind: "script", text, script_name: `./${contents.localPath(path)}`, ...changes };
 }
 
-/** Submit a script after a confirmation, and open the page of its job. */
+/** Return the options in force of a script; none where the agent refuses it, which the form then shows. */
+async function optionsOf(
+  { api }: IScriptActs,
+  cluster: ICluster,
+  submission: IScriptSubmission,
+): Promise<ScriptOptions> {
+  return api.previewScript(cluster.id, submission, false).then(
+    ({ options = {} }) => options,
+    () => ({}),
+  );
+}
+
+/** Return the page with the form of a script. */
+function scriptPage(acts: IScriptActs, path: string, script: IScript): MainAreaWidget<ScriptPanel> {
+  const { api, model, trans } = acts;
+  const { cluster, options } = script;
+  const read = (form: ILaunchForm, key: string): Promise<IScriptSubmission> =>
+    submissionOf(acts, path, key, {
+      options: changedOptions(form, options),
+      ...(form.env.trim() === "" ? {} : { env: form.env.trim() }),
+    });
+  const use: IFormUse<IJob> = {
+    check: async (form, estimate) =>
+      api.previewScript(cluster.id, await read(form, newRequestKey()), estimate),
+    launch: async (form, key) => api.submit(cluster.id, await read(form, key)),
+    problemOf: (error) =>
+      toProblem(error, trans.__("Submit again. Only one job will be submitted.")),
+  };
+  const submitted = (job: IJob): void => {
+    acts.open(job);
+    page.dispose();
+  };
+  const content = new ScriptPanel({ model, trans, script, use, submitted });
+  const page = new MainAreaWidget({ content });
+  page.toolbar.hide(); // an empty toolbar would be a stripe above the form
+  page.title.label = script.name;
+  page.title.caption = scriptTitle(trans, script);
+  page.title.closable = true;
+  return page;
+}
+
+/** Show the form of a script's job; after the submission it gives way to the page of the job. */
 export async function submitScript(acts: IScriptActs, path: string): Promise<void> {
-  const { api, contents, model, trans } = acts;
+  const { model, trans } = acts;
   const chosen = path || (await enterPath(trans));
   if (chosen === "") {
     return;
   }
   try {
-    const file = await contents.get(chosen, { type: "file", format: "text", content: true });
-    const text = String(file.content);
+    const submission = await submissionOf(acts, chosen, newRequestKey());
     const [title, go] = [trans.__("Submit on which cluster?"), trans.__("Continue")];
-    const cluster = await chooseCluster(trans, title, go, model.clusters.filter(isReached));
-    if (cluster === null || !(await confirmScript(trans, chosen.split("/").at(-1) ?? "", text))) {
+    const clusters = model.jobs.clusters.filter(isReached);
+    const cluster = await chooseCluster(trans, title, go, clusters);
+    if (cluster === null) {
       return;
     }
-    const key = newRequestKey();
-    acts.open(
-      await api.submit(cluster.id, {
-        ...{ key, kind: "script", text },
-        script_name: `./${contents.localPath(chosen)}`,
-      }),
-    );
+    const options = await optionsOf(acts, cluster, submission);
+    const name = chosen.split("/").at(-1) ?? "";
+    const lines = sbatchLines(submission.text);
+    acts.show(scriptPage(acts, chosen, { cluster, name, lines, options }));
   } catch (error) {
-    const problem = toProblem(error, "Check the list of jobs, then try again.");
+    const problem = toProblem(error, "Check the path of the script, then try again.");
     await showErrorMessage(trans.__("The script was not submitted"), problemText(trans, problem));
   }
 }

@@ -1,0 +1,60 @@
+/** Settings of the form that launches a session: its start values. */
+import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { ILaunchForm } from "../common/launch_request";
+
+/** Return the title and the description of each setting; in English as in the schema. */
+function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
+  return {
+    partition: [trans.__("Partition"), trans.__("Empty: the default of the cluster.")],
+    gpus: [
+      trans.__("GPUs"),
+      trans.__("0: without a GPU. Empty: as the site profile says, else 1."),
+    ],
+    cpus: [trans.__("CPUs"), trans.__("Empty: as the site profile says, else 4.")],
+    memory: [
+      trans.__("Memory"),
+      trans.__("For example 16G. Empty: as the site profile says, else 16G."),
+    ],
+    time: [
+      trans.__("Time limit"),
+      trans.__("For example 4h or 90 min. Empty: as the site profile says, else 4 h."),
+    ],
+    idle: [
+      trans.__("Idle time"),
+      trans.__("For example 2h. Empty: as the settings of the server say, else 24 h."),
+    ],
+  };
+}
+
+/** Return the schema of the settings in the language of the user. */
+export function translatedSchema(
+  trans: TranslationBundle,
+  schema: ISettingRegistry.ISchema,
+): ISettingRegistry.ISchema {
+  const properties = { ...schema.properties };
+  for (const [name, [title, description]] of Object.entries(words(trans))) {
+    const known = properties[name];
+    if (known !== undefined) {
+      properties[name] = { ...known, title, description };
+    }
+  }
+  return {
+    ...schema,
+    title: trans.__("Slurm launch form"),
+    description: trans.__(
+      "Start values of the form that launches a session, until you have launched one on a cluster.",
+    ),
+    properties,
+  };
+}
+
+/** Return the start values in the settings, without empty ones. */
+export function startValues(settings: Readonly<Record<string, unknown>>): Partial<ILaunchForm> {
+  const fields = ["partition", "gpus", "cpus", "memory", "time", "idle"] as const;
+  const given = fields.map((field) => [field, settings[field]] as const);
+  return Object.fromEntries(
+    given.filter(([, value]) => typeof value === "string" && value.trim() !== ""),
+  );
+}
