@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.queries.associations import Association, Qos, Reservation
 from jupyter_slurm.domain.queries.cluster import Node, Partition
-from jupyter_slurm.domain.slurm_values import format_memory, format_time_limit
+from jupyter_slurm.domain.slurm_values import duration_words, format_memory, format_time_limit
 
 __all__ = ["NAMED_KINDS", "Facts", "NamedEntity", "NodeShape", "nearest", "some"]
 
@@ -21,7 +21,7 @@ NAMED_KINDS: Final = (
 )
 """The kinds of names that :meth:`Facts.named` returns."""
 _PARTITION_KINDS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
-_USUAL_TIMES: Final = {600: "10 minutes", 3600: "an hour", 14400: "4 hours", 43200: "half a day", 86400: "a day"}
+_USUAL_TIMES: Final = (600, 3600, 14400, 43200, 86400)  # seconds
 _MIB: Final = 1 << 20
 
 _MAX_LISTED_NAMES = 6
@@ -211,7 +211,8 @@ class Facts:
         chosen = [one for one in self.partitions if one.name in partitions] or default
         limits = [one.max_time for one in chosen if one.max_time is not None]
         most = max(limits) if len(limits) == len(chosen) > 0 else None
-        found = {seconds: [about] for seconds, about in _USUAL_TIMES.items() if most is None or seconds < most}
+        usual = [seconds for seconds in _USUAL_TIMES if most is None or seconds < most]
+        found = {seconds: [duration_words(seconds)] for seconds in usual}
         for one in chosen:
             for seconds, about in ((one.default_time, "default of"), (one.max_time, "the most in")):
                 if seconds is not None:

@@ -9,24 +9,22 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.name_completion import names
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.slurm_values import duration_words, format_time_limit, parse_duration, parse_time_limit
-from jupyter_slurm.errors import SlurmError, UsageError
-from jupyter_slurm.widgets.base import WARNING_STYLE, calm, html, text
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.widgets.base import BAD, WARNING_STYLE, calm, html, text
+from jupyter_slurm.widgets.form_problems import FormProblems
 
 __all__ = [
     "EMPTY_SCRIPT",
+    "NO_PROBLEMS",
     "OFFER_RETRY_S",
     "RESOURCES",
-    "USUAL",
     "FormField",
     "FormFields",
-    "submission_warnings",
     "warnings_html",
 ]
 
@@ -70,11 +68,11 @@ RESOURCES = (
 )
 """The resources of a job, in their usual order."""
 
-USUAL: Mapping[str, object] = {"gpus": "1", "cpus": "4", "memory": "16G", "time": "4:00:00"}
-"""Initial values of a session, as in the form of JupyterLab (labextension/src/sessions/form_values.ts)."""
-
 OFFER_RETRY_S = 2.0
 """Seconds until unknown names are requested again."""
+
+NO_PROBLEMS = FormProblems()
+"""Of a form that was not checked yet."""
 
 _PARTITION_KINDS = ("gpu", "memory", "time-limit")
 
@@ -105,6 +103,11 @@ class FormFields:
 
     def __getitem__(self, label: str) -> str:
         return str(self._texts[label].value).strip()
+
+    @property
+    def options(self) -> list[str]:
+        """Return the options of the fields."""
+        return [field.option for field in self._fields]
 
     def set(self, label: str, value: str) -> None:
         """Set the value of a field."""
@@ -142,14 +145,17 @@ class FormFields:
                 self._texts[field.label].options = [one.name for one in known]
         return "Partition" not in self._texts or bool(self._offered.get("partition"))
 
-    def remark(self) -> None:
-        """Show the description of a field's value beside the field."""
+    def remark(self, problems: FormProblems = NO_PROBLEMS) -> None:
+        """Show the problem of a field's value beside the field, else its description."""
         for field in self._fields:
             about = {one.name: one.about for one in self._offered.get(field.kind, ())}
             said = about.get(self[field.label], "")
             if field.option == "--time":
-                said = " · ".join(filter(None, [_meaning_of_time(self[field.label]), said]))
-            self._notes[field.label].value = calm(said) if said else ""
+                said = _meaning_of_time(self[field.label], said)
+            if problem := problems.at.get(field.option):
+                self._notes[field.label].value = f'<span role="alert" style="color:{BAD}">{escape(problem)}</span>'
+            else:
+                self._notes[field.label].value = calm(said) if said else ""
 
     @staticmethod
     def _text(field: FormField) -> Any:
@@ -169,15 +175,16 @@ def _slurm_time(text: str) -> str:
     return text
 
 
-def _meaning_of_time(text: str) -> str:
-    """Return the meaning of a typed time: ``= 90 min``."""
+def _meaning_of_time(text: str, about: str) -> str:
+    """Return the meaning of a typed time, and its description: ``= 90 min · default of gpu``."""
     if not text:
         return ""
     try:
         seconds = parse_duration(text)
     except UsageError as error:
         return sentences(error.message, error.hint)
-    return f"= {duration_words(seconds)}" if seconds else "= no time limit"
+    meaning = duration_words(seconds) if seconds else "no time limit"
+    return " · ".join([f"= {meaning}", *(part for part in about.split(", ") if part not in ("", meaning))])
 
 
 def _with_dashes(option: str, value: str) -> str:
@@ -187,16 +194,6 @@ def _with_dashes(option: str, value: str) -> str:
 
 def _wrapping() -> ipywidgets.Layout:
     return ipywidgets.Layout(flex_flow="row wrap", align_items="center")
-
-
-def submission_warnings(cluster: Cluster, request: Callable[[], Submission]) -> list[str]:
-    """Return the reasons known to the agent why the cluster would refuse a submission or never run it."""
-    try:
-        with request().body(cluster) as body:
-            told = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
-    except SlurmError as error:
-        return [sentences(error.message, error.hint)]
-    return [*(told.get("doubts") or []), *(told.get("warnings") or [])]
 
 
 def warnings_html(warnings: Sequence[str]) -> str:

@@ -18,17 +18,17 @@ from jupyter_slurm.client.sessions.launch import WORDS, launch
 from jupyter_slurm.client.sessions.session import Session, SessionList
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
+from jupyter_slurm.errors import SubmitRefused, UsageError
 from jupyter_slurm.widgets.base import Button, calm, html
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
     OFFER_RETRY_S,
     RESOURCES,
-    USUAL,
     FormField,
     FormFields,
-    submission_warnings,
     warnings_html,
 )
+from jupyter_slurm.widgets.form_problems import FormProblems, check_submission, problems_of
 from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.live_jobs import LiveJobs
 
@@ -74,9 +74,11 @@ class SessionLauncher(LiveJobs):
         """Start the widget: set the profile's values, and fetch the known names."""
         super().start()
         about = self._cluster.client.get(self._cluster.path())
-        usual = {**USUAL, **({"gpus": ""} if about.get("gpus") is False else {}), **(about.get("launch") or {})}
+        usual = dict(about.get("launch") or {})
         if kind := usual.pop("gpu_type", None):
-            usual["gpus"] = f"{kind}:{usual['gpus'] or 1}"
+            usual["gpus"] = f"{kind}:{usual.get('gpus') or 1}"
+        elif usual.get("gpus") == 0:  # also of a cluster without GPUs, which refuses the option
+            del usual["gpus"]
         for fields in (self._resources, self._session_form):
             fields.fill(usual)
         self._changed()
@@ -126,8 +128,14 @@ class SessionLauncher(LiveJobs):
         for fields in (self._resources, self._session_form):
             if not fields.offer():
                 self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
-            fields.remark()
-        self._warnings.value = warnings_html(submission_warnings(self._cluster, self._as_a_job))
+        self._show_problems(check_submission(self._cluster, self._as_a_job))
+
+    def _show_problems(self, problems: FormProblems) -> None:
+        """Show each problem at its field, and the others below."""
+        for fields in (self._resources, self._session_form):
+            fields.remark(problems)
+        shown = [*self._resources.options, *self._session_form.options]
+        self._warnings.value = warnings_html(problems.without(shown))
 
     def _as_a_job(self) -> Submission:
         """Return a job with the same request."""
@@ -141,13 +149,13 @@ class SessionLauncher(LiveJobs):
         try:
             line = shlex.join([*self._resources.line_words(), *self._session_form.line_words()])
             parsed = parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
-            self._feed.apply_job({**launch(self._cluster, parsed, notify=self._on_names)._data})
+            self._feed.apply_job({**launch(self._cluster, parsed, notify=lambda _: None)._data})
+        except (UsageError, SubmitRefused) as error:
+            self._show_problems(problems_of(error))
+            return
         finally:
             self._launch.disabled = False
         self._session_form.set("Name", "")
-
-    def _on_names(self, data: api.Job) -> None:
-        self._warnings.value = warnings_html(data.get("doubts") or ())
 
 
 class _Row:

@@ -19,7 +19,7 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission, python_named, submit
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
-from jupyter_slurm.errors import CellError
+from jupyter_slurm.errors import CellError, SubmitRefused, UsageError
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
@@ -27,15 +27,15 @@ from jupyter_slurm.widgets.form_fields import (
     RESOURCES,
     FormField,
     FormFields,
-    submission_warnings,
     warnings_html,
 )
+from jupyter_slurm.widgets.form_problems import FormProblems, check_submission, problems_of
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.log_view import LogView
 from jupyter_slurm.widgets.unanswered_clicks import handle_events_in_subshell, handle_replies_in_subshell
 
 if TYPE_CHECKING:
-    from jupyter_slurm.domain import api_types as api
+    pass
 
 __all__ = ["SubmitForm", "insert_cell", "submit_form"]
 
@@ -141,10 +141,12 @@ class SubmitForm(WidgetPanel):
         mark = self._typed
         if not self._fields.offer():
             self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
-        self._fields.remark()
-        self._warnings.value = warnings_html(
-            submission_warnings(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT))
-        )
+        self._show_problems(check_submission(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT)))
+
+    def _show_problems(self, problems: FormProblems) -> None:
+        """Show each problem at its field, and the others below."""
+        self._fields.remark(problems)
+        self._warnings.value = warnings_html(problems.without(self._fields.options))
 
     def _submission(self, cell: str) -> Submission:
         cluster = self._cluster
@@ -160,16 +162,16 @@ class SubmitForm(WidgetPanel):
             )
         self._submit.disabled = True
         try:
-            self.job = submit(self._cluster, self._submission(self._cell.value), notify=self._on_names)
+            self.job = submit(self._cluster, self._submission(self._cell.value), notify=lambda _: None)
+        except (UsageError, SubmitRefused) as error:
+            self._show_problems(problems_of(error))
+            return
         finally:
             self._submit.disabled = False
         self._log.show(self._cluster, self.job._data)
         for before in self._below.children:
             before.close()
         self._below.children = (controls(self.job),)
-
-    def _on_names(self, data: api.Job) -> None:
-        self._warnings.value = warnings_html(data.get("doubts") or ())
 
 
 _TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/insert_cell.ts

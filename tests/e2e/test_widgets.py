@@ -100,16 +100,17 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     expect(launcher.get_by_label("GPUs")).to_have_value("1")  # as in the form of JupyterLab
     launcher.get_by_label("Partition").fill("arandu")
     launcher.get_by_label("GPUs").fill("9")
-    expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
+    expect(launcher.get_by_role("alert")).to_have_text("This partition has 8 GPUs in all.")
     launcher.get_by_label("GPUs").fill("a100:1")
     launcher.get_by_label("Name").fill("training")
-    expect(launcher.get_by_role("status")).to_have_count(0)
+    expect(launcher.get_by_role("alert")).to_have_count(0)
+    expect(launcher.get_by_text("= 4 h", exact=True)).to_be_visible()  # the time, in one form
     launcher.get_by_role("button", name="Launch").click()
 
     form = run_cell(page, 1)
     form.get_by_label("Partition").fill("arandu")
     form.get_by_label("GPUs").fill("9")
-    expect(form.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")
+    expect(form.get_by_role("alert")).to_have_text("This partition has 8 GPUs in all.")
     expect(form.locator("code")).to_have_text("%%sbatch -p arandu --gpus=9")
     form.get_by_role("button", name="New cell").click()
     expect(form).to_contain_text("Added a new cell below.")

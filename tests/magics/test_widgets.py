@@ -211,7 +211,7 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     wait_for(lambda: "arandu" in front.models[partition].get("options", ()), "the partitions that there are")
     front.set(partition, value="arandu")
     front.set(gpus, value="9")
-    wait_for(lambda: "all nodes in partition arandu have: 8 GPUs" in front.html(root), "more GPUs than there are")
+    wait_for(lambda: "This partition has 8 GPUs in all." in front.html(root), "more GPUs than there are")
     front.set(gpus, value="a100:1")
     front.set(front.find(root, description="Job name"), value="<b>two words")
     wait_for(

@@ -176,7 +176,7 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
             told = (await desk.core.clusters.list_names(desk.id, kind, 60.0))["names"]
             assert expected.items() <= {one["name"]: one["about"] for one in told}.items(), kind
         told = (await desk.core.clusters.list_names(desk.id, "time-limit", 60.0, "arandu"))["names"]
-        assert [tuple(one.values()) for one in told[-2:]] == [("1:00:00", "an hour"), ("2:00:00", "the most in arandu")]
+        assert [tuple(one.values()) for one in told[-2:]] == [("1:00:00", "1 h"), ("2:00:00", "the most in arandu")]
         wrong = {}
         for options, said in [*SAID, *((options, "") for options in FINE)]:
             told, is_refused = await _told(desk, options)
