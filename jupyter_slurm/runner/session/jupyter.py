@@ -65,6 +65,7 @@ _ENCRYPTION_SINCE = (2, 20)
 _ENCRYPTED = """import zmq
 c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
 """
+_ENDED_BY = "ended-by"  # written by module_start.py
 _SIGNS = ("jpserver-", "nbserver-")
 
 
@@ -255,10 +256,12 @@ class JupyterServer:
         """Return whether the server answers."""
         code = self.process.poll()
         if code is not None:
-            raise SessionStartError(
-                f"{self.module} {self.version} ended before it was ready ({proc.describe_exit(code)}).",
-                "Read the last lines of its log.",
-            )
+            why, hint = f"ended before it was ready ({proc.describe_exit(code)})", "Read the last lines of its log."
+            with contextlib.suppress(OSError):
+                path = os.path.join(self.runtime, _ENDED_BY)
+                with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                    why, hint = f"{why}: {file.read(4096)}, ended it", "Edit that configuration file, or rename it."
+            raise SessionStartError(f"{self.module} {self.version} {why}.", hint)
         names = os.listdir(self.runtime)
         if not names:
             return False

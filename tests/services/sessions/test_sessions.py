@@ -107,10 +107,15 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
         "cwd": desk.folder,
         "env": {**desk.env, "PATH": f"{os.path.dirname(shutil.which('sbatch') or '')}:/usr/bin"},
     }
-    early, lost, damaged, bare, later = await asyncio.gather(
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "jupyter_config.py").write_text("import sys\nif True:\n    sys.exit(3)\n")
+    ended_by_own = {"cwd": desk.folder, "env": {**desk.env, "JUPYTER_CONFIG_DIR": str(own)}}
+    early, lost, damaged, exiting, bare, later = await asyncio.gather(
         launched("-p", "arandu", wait=False),
         launched("-p", "arandu", dir="no/such 'folder'", wait=False),
         launched("-p", "arandu", context=context, wait=False),
+        launched("-p", "arandu", context=ended_by_own, wait=False),
         launched("-p", "arandu", "--begin=now+3600", python="python3", context=elsewhere, wait=False),
         launched("-p", "arandu", "--begin=now+3600", name="later", wait=False),
     )
@@ -124,10 +129,14 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     over = await desk.finished(damaged["key"])
     assert re.match(r"jupyterlab \S+ ended before it was ready \(exit code 1\)", over["error"]["detail"])
     assert "it is damaged" in await desk.text(damaged["key"], "stderr")
+    over = await desk.finished(exiting["key"])
+    said = f"ended before it was ready (exit code 3): {own}/jupyter_config.py, line 3, ended it."
+    assert said in over["error"]["detail"]
+    assert "configuration file" in over["error"]["hint"]
     assert (await desk.core.sessions.session_to_api(desk.id, "later"))["session"]["state"] == "pending"
     with pytest.raises(JobError, match="Session later is not ready: pending"):
         await desk.core.sessions.open(desk.id, "later")
-    for told in (lost, damaged, early):
+    for told in (lost, damaged, exiting, early):
         await ended(told["folder"])
     told = await desk.until(later["key"], lambda job: job["estimated_start"])
     assert told["session"]["state"] == "pending"

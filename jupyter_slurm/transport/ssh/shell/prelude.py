@@ -64,6 +64,7 @@ def no_command_hint(message: str = "") -> str:
         )
     return (
         "Run `ssh HOST` in a terminal to see the cause. If your password has expired, change it in that terminal. "
-        "Check that your start-up files (.bashrc, .zshrc, .cshrc, config.fish) do not end the shell or wait for input. "
+        "Check that your start-up files (.bashrc, .zshrc, .cshrc, config.fish) do not end the shell, replace it (exec "
+        "fish) or wait for input. "
         "If they are slow, set `patience` (seconds) under [shell] in the profile."
     )
