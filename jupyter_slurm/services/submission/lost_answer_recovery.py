@@ -7,6 +7,7 @@ agent with the lock of the directory settles a submission. The others read its r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from jupyter_slurm.errors import (
     ParseError,
     SlurmError,
     SubmissionUnknown,
-    SubmitRefused,
 )
 from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
@@ -39,8 +39,7 @@ __all__ = ["SubmissionRecovery"]
 log = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 3
-_RUNNING_CHECK_INTERVAL_S = 1.0
-_LOCK_CHECK_INTERVAL_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _MAX_PAUSE_S = 60.0
 _MAX_REFUSED_CANCELS = 5
 _CANCEL_START_S = 6.0  # seconds; scancel tries again after five
@@ -152,7 +151,9 @@ class SubmissionRecovery:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str], cluster: str = "") -> None:
+    async def accept(
+        self, entry: TrackedJob, job: JobId, remarks: list[str], cluster: str = "", *, is_owner: bool = True
+    ) -> None:
         """Record the ID of a job that sbatch accepted, unless it has put the job on another cluster."""
         error = cluster and foreign_cluster_error(job, cluster, await self._client.cached_configuration())
         if error:
@@ -166,7 +167,8 @@ class SubmissionRecovery:
         self._tracker.add(entry)
         if entry.record is not None and entry.folder is not None:
             entry.record = replace(entry.record, job=SlurmJobRecord(id=str(job)))
-            self._tracker.schedule_save(entry)
+            if is_owner:
+                self._tracker.schedule_save(entry)
         return self._after_settling(entry)
 
     async def check_number(self, entry: TrackedJob) -> None:
@@ -238,10 +240,20 @@ class SubmissionRecovery:
     async def _wait_owned(self, entry: TrackedJob) -> bool:
         """Wait until this agent is responsible for a submission (True), or another agent has settled it (False)."""
         while not await self._is_held(entry):
-            if entry.id is not None or entry.is_finished:
+            if entry.id is not None or entry.is_finished or await self._is_accepted(entry):
                 return False
-            await asyncio.sleep(_LOCK_CHECK_INTERVAL_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
         return True
+
+    async def _is_accepted(self, entry: TrackedJob) -> bool:
+        """Take the ID from sbatch's answer: after a cut, a login node may keep a session, with its lock, for hours."""
+        folder, attempt = entry.folder, (entry.record.attempts if entry.record else None) or 1
+        with contextlib.suppress(FileNotFoundError):  # sbatch has not started
+            answer = folder and await sbatch_execution.read_answer(self._client.transport, folder, attempt)
+            if answer and answer.job and not answer.cluster:
+                await self.accept(entry, answer.job, answer.remarks, is_owner=False)
+                return True
+        return False
 
     async def _is_held(self, entry: TrackedJob) -> bool:
         """Return whether this agent holds the lock of a job directory; after a broken connection, lock again."""
@@ -281,11 +293,7 @@ class SubmissionRecovery:
         return True
 
     def _withdrawn(self, entry: TrackedJob) -> None:
-        entry.error = SubmitRefused(
-            "The job was not submitted: it has no job directory, because the connection failed "
-            "before, or another agent has removed the directory.",
-            hint="Run the cell again.",
-        )
+        entry.error = sbatch_execution.withdrawal()
         entry.slurm.regain_sight()
         entry.set_state(NOT_SUBMITTED, self._tracker.clock())
         self._tracker.publish(entry)
@@ -324,22 +332,16 @@ class SubmissionRecovery:
             await self._submit_again(case, case.plan, case.context)
 
     async def _answer(self, case: _UnansweredSubmission) -> SbatchAnswer | None:
-        """Wait while sbatch lives; return its answer. The answer is read under its lock, so it is never incomplete."""
+        """Wait while sbatch lives; return its answer."""
         folder, transport = case.entry.folder, self._client.transport
         if folder is None:
             return None
-        try:
+        with contextlib.suppress(FileNotFoundError):
             while True:
-                held = await transport.acquire_lock(folder.answer(case.attempt) + ".out")
-                if held is not None:
-                    break
-                await asyncio.sleep(_RUNNING_CHECK_INTERVAL_S)
-        except FileNotFoundError:
-            return None
-        try:
-            return await sbatch_execution.read_answer(transport, folder, case.attempt)
-        finally:
-            held.release()
+                if answer := await sbatch_execution.read_answer(transport, folder, case.attempt):
+                    return answer
+                await asyncio.sleep(_CHECK_INTERVAL_S)
+        return None
 
     async def _lose(self, entry: TrackedJob) -> None:
         """Record that it is unknown whether the job ran."""

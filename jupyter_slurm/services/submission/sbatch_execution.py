@@ -44,6 +44,7 @@ __all__ = [
     "read_answer",
     "refusal",
     "start_sbatch",
+    "withdrawal",
 ]
 
 ACCEPTED = JobState("PENDING")
@@ -185,12 +186,23 @@ async def await_answer(run: DetachedRun, plan: Plan, timeout: float) -> SbatchAn
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> SbatchAnswer | None:
-    """Read the answer of an execution of sbatch whose exit code was lost; None: it never started."""
+    """Read the answer of an execution of sbatch whose exit code was lost; None while sbatch lives.
+
+    It is read under its lock, so it is never incomplete.
+
+    Raises
+    ------
+    FileNotFoundError
+        sbatch never started.
+    """
+    held = await transport.acquire_lock(folder.answer(attempt) + ".out")
+    if held is None:
+        return None
     try:
         out = await transport.read(folder.answer(attempt) + ".out", 0, _MAX_ANSWER_BYTES)
         err = await transport.read(folder.answer(attempt) + ".err", 0, _MAX_ANSWER_BYTES)
-    except FileNotFoundError:
-        return None
+    finally:
+        held.release()
     return _answer(None, out, err)
 
 
@@ -202,6 +214,15 @@ def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) 
     job = JobId(numbers.pop()) if len(numbers) == 1 else None
     cluster = next((decode_output(named or other) for _, named, other in found if named or other), "")
     return SbatchAnswer(code, out, err, job, argv, cluster, is_ambiguous)
+
+
+def withdrawal() -> SlurmError:
+    """Return the error of a submission whose job directory is missing."""
+    return SubmitRefused(
+        "The job was not submitted: it has no job directory, because the connection failed "
+        "before, or another agent has removed the directory.",
+        hint="Run the cell again.",
+    )
 
 
 def foreign_cluster_error(job: JobId, cluster: str, configuration: Mapping[str, str]) -> SlurmError | None:

@@ -1,6 +1,7 @@
 """Tests of two agents of one user on the same job directories, as on two login nodes: neither disturbs the other."""
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -106,6 +107,21 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
         assert times_in_queue(one, job["script_path"]) == 1
         assert sorted(n for n in os.listdir(job["folder"]) if n.endswith(".out")) == ["submit.1.out", "submit.2.out"]
         await one.core.cluster(one.id).actions.cancel(job["key"])
+
+
+async def test_an_answer_of_sbatch_counts_whoever_has_the_lock(own_cluster, open_desk, tmp_path):
+    """After a cut in the middle, a login node keeps the session of the agent before, and with it the lock."""
+    async with open_desk(own_cluster, tmp_path) as one:
+        job = await one.submit(SCRIPT, "--hold")
+    record = Path(job["folder"], "job.json")
+    record.write_text(json.dumps({**json.loads(record.read_text()), "job": None}))
+    with Path(job["script_path"]).open() as script:
+        fcntl.flock(script, fcntl.LOCK_EX)
+        async with open_desk(own_cluster, tmp_path) as two:
+            assert (await only(two, job))["id"] == job["id"]
+            assert json.loads(record.read_text())["job"] is None, "who has the lock writes"
+            await two.core.cluster(two.id).actions.cancel(job["id"])
+            assert (await two.until(job["key"], lambda job: job["finished"]))["state"] == "CANCELLED"
 
 
 @pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
