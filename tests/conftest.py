@@ -49,7 +49,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-# Six tests run in parallel: the duration of an example is meaningless. In CI hypothesis has a profile that says so.
+# Eight tests run in parallel: the duration of an example is meaningless. In CI hypothesis has a profile that says so.
 if not os.environ.get("CI"):
     hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("busy")
@@ -60,7 +60,7 @@ embedded_cluster.READY_TIMEOUT_S, embedded_cluster.READY_TIMEOUT_WITH_ACCOUNTING
 # Waiting ---------------------------------------------------------------------------------------------------------
 
 
-def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 60.0, interval: float = 0.05) -> Any:
+def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 120.0, interval: float = 0.05) -> Any:
     """Return the first true value of ``condition``; fail with ``what`` at the timeout."""
     deadline = time.monotonic() + timeout
     while True:
@@ -74,7 +74,7 @@ def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 60.0, in
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., Any]:
-    """Return ``wait_for(condition, what, timeout=60)``: tests wait for conditions, never for seconds."""
+    """Return ``wait_for(condition, what, timeout=120)``: tests wait for conditions, never for seconds."""
     return _wait_for
 
 

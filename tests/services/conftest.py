@@ -84,7 +84,7 @@ class Desk:
         return await cluster.kernels.connection_to_api(await cluster.jobs.find(reference), wait)
 
     async def until(
-        self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 90.0
+        self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 150.0
     ) -> dict[str, Any]:
         """Wait for a condition of a job, and follow it meanwhile, as a notebook does."""
         job = await self.job(reference)

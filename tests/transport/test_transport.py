@@ -212,7 +212,7 @@ async def test_full_disk_says_what_to_do(transport):
 
 
 async def _ends(place, pid: int) -> bool:
-    for _ in range(200):
+    for _ in range(1200):
         here = place.pid_here(pid)
         try:
             state = Path(f"/proc/{here}/stat").read_text().rsplit(")", 1)[1].split()[0]
