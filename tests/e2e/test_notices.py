@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from notebooks import open_notebook, run_cell, write_notebook
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
@@ -250,16 +250,14 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
 
 
 def test_notebook_7(
-    browser: Browser,
+    new_page: Callable[[], Page],
     start_jupyter: Callable[..., Any],
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
 ) -> None:
     """Notebook 7 has no launcher and no status bar; the menu exists, and the extension's pages stand beside its own."""
     served = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(60_000)
+    page = new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.goto(f"{served.url}tree?token={served.token}")
@@ -276,4 +274,3 @@ def test_notebook_7(
     screenshot(page, "notebook-form")
     expect(page.locator(TOAST)).to_have_count(0)
     assert not [text for text in wrong if "lurm" in text]
-    context.close()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-__all__ = ["browser", "lab", "lab_files", "page"]
+__all__ = ["browser", "lab", "lab_files", "new_page", "page"]
 
 expect.set_options(timeout=60_000)  # for all tests of the browser, on a busy machine
 
@@ -70,17 +70,36 @@ def _close_all(lab: Any) -> None:
         httpx.delete(f"{address}/{name.lstrip('/')}", headers=headers, timeout=60).raise_for_status()
 
 
+def _go_on_without_theme(page: Page) -> None:
+    """Close JupyterLab's message that a busy server did not send a theme in time; the next theme is loaded anew."""
+    message = page.locator("dialog.jp-Dialog", has_text="Error Loading Theme")
+    page.add_locator_handler(message, lambda shown: shown.locator("button.jp-mod-accept").click())
+
+
 @pytest.fixture
-def page(browser: Browser, lab: Any) -> Iterator[Page]:
+def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
+    """Return ``new_page()``, which opens a tab of its own; closed at the end."""
+    opened: list[Page] = []
+
+    def make() -> Page:
+        opened.append(browser.new_context(viewport={"width": 1400, "height": 900}).new_page())
+        opened[-1].set_default_timeout(60_000)
+        _go_on_without_theme(opened[-1])
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.context.close()
+
+
+@pytest.fixture
+def page(new_page: Callable[[], Page], lab: Any) -> Page:
     """Provide a logged-in tab on that JupyterLab. A failed test shows its console."""
     _close_all(lab)
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(60_000)
+    page = new_page()
     page.on("pageerror", lambda error: logging.error("%s\n%s", error.message, error.stack))
     page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
     page.goto(f"{lab.url}lab?token={lab.token}")
     page.wait_for_selector("#jp-main-statusbar")
     page.evaluate("window.jupyterapp.restored")  # before that, JupyterLab closes new documents again
-    yield page
-    context.close()
+    return page
