@@ -112,7 +112,7 @@ def _to_json(kernelspec: KernelSpec) -> dict[str, object]:
 
 def _move(act: str, arguments: list[str]) -> int:
     """Move a notebook, and wait for the end of the move; an interrupt cancels it."""
-    from jupyter_slurm.client.kernels.notebook_moves import find, parse_move_line
+    from jupyter_slurm.client.kernels.notebook_moves import find, parse_move_line, release_note
     from jupyter_slurm.client.render.terminal import printable
 
     if not arguments:
@@ -120,7 +120,10 @@ def _move(act: str, arguments: list[str]) -> int:
             f"{act} needs the file of an open notebook.", hint="`jupyter slurm kernel --help` shows examples."
         )
     to = parse_move_line(act, arguments[1:])
-    move = find(arguments[0]).move(to)
+    notebook = find(arguments[0])
+    if note := release_note(notebook.ending_allocations):
+        print(printable(note), flush=True)
+    move = notebook.move(to)
     try:
         move.wait(lambda text: print(printable(text), flush=True))
     except KeyboardInterrupt:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_slurm.client.kernels.notebook_moves import Notebook, find_notebook, parse_move_line
+from jupyter_slurm.client.allocations.allocation import ending_with_kernel
+from jupyter_slurm.client.kernels.notebook_moves import Notebook, find_notebook, parse_move_line, release_note
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import JobNotFound, UsageError
@@ -33,7 +34,8 @@ def run(arguments: Sequence[str]) -> CommandText:
         notebook.move(to)
         along = f", with {', '.join(to.names)}" if to.names else ""
         said = f"{notebook.path} moves to {to.kernel} when it is ready{along}. Until then, cells run in this kernel."
-        return CommandText(f"{printable(said)}\n{_STATUS_HINT}\n")
+        lines = [said, release_note(ending_with_kernel())]
+        return CommandText("".join(f"{printable(line)}\n" for line in lines if line) + f"{_STATUS_HINT}\n")
     if act not in ("", "cancel") or len(arguments) > 1:
         raise UsageError(
             f"%slurm kernel has no subcommand {' '.join(arguments)!r}.",

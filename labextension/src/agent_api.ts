@@ -23,7 +23,7 @@ import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IJobsApi } from "./jobs/api";
 import type { IScriptPreview, IScriptSubmission } from "./jobs/actions/script_submission";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
-import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
+import type { IMove, IMoveRequest, IMovesApi, ISurvey } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
 import type { IChoice, IPreview, ISessionsApi } from "./sessions/model";
 
@@ -288,7 +288,14 @@ export class AgentApi
   }
 
   async beginMove(request: IMoveRequest): Promise<IMove> {
-    return (await this._post(["moves"], request, SERVER_API)) as IMove;
+    return (await this._post(["moves"], { ...request, check: true }, SERVER_API)) as IMove;
+  }
+
+  async variables(notebook: string, kernel: string | undefined): Promise<ISurvey | null> {
+    const answer = (await this._post(["variables"], { notebook, kernel }, SERVER_API)) as {
+      survey: ISurvey | null;
+    };
+    return answer.survey;
   }
 
   async moves(): Promise<IMove[]> {

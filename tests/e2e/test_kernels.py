@@ -17,6 +17,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
 SHOWN = "arandu · 1 GPU · 20 min"
 LONG = 120_000  # until the start of a kernel, on a busy machine
+VARIABLES = """import os, threading
+x, big, lock = [1, 2], bytes(40 << 20), threading.Lock()
+class Fickle:
+    def __reduce__(self):
+        if os.path.exists("changed"):
+            raise ValueError("it cannot be sent any more")
+        return list, ()
+fickle = Fickle(); print("here", x)"""
 WHERE = "import os; print('job', os.environ['SLURM_JOB_ID'], 'GPU', os.environ['CUDA_VISIBLE_DEVICES'], x)"
 
 
@@ -98,28 +106,44 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     httpx.post(lab.api("server/kernelspecs"), json={"words": words}, headers=headers, timeout=60).raise_for_status()
     execute(page, "notebook:create-new", kernelName="python3")
     expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=LONG)
-    expect(run_cell(page, "x = [1, 2]; print('here', x)")).to_contain_text("here", timeout=LONG)
+    expect(run_cell(page, VARIABLES)).to_contain_text("here", timeout=LONG)
     expect(run_cell(page, "def twice(a):\n    return [2 * each for each in a]\nprint('defined')")).to_contain_text(
         "defined"
     )
+    run_cell(page, "%load_ext jupyter_slurm\n%salloc -p arandu --mem=1G --time=20:00 as=gpu")
+    wait_for(lambda: [each["label"] for each in allocations(lab)] == ["gpu"], "the allocation is there")
 
     execute(page, "jupyter-slurm:move-notebook")
     dialog = page.locator(".jp-Dialog")
     expect(dialog.get_by_label("Kernel")).to_be_focused()
-    dialog.get_by_label("Variables to send").fill("x, 2y")
-    expect(dialog.get_by_role("button", name="Move")).to_be_disabled()
-    dialog.get_by_label("Variables to send").fill("x, twice")
+    for name, is_selected in [("x", True), ("twice", True), ("fickle", True), ("big", False)]:
+        expect(dialog.locator(f"input[name={name}]")).to_be_checked(checked=is_selected)
+    expect(dialog.locator("input[name=lock]")).to_be_disabled()
+    expect(dialog).to_contain_text("cannot pickle")
+    expect(dialog.get_by_role("checkbox", name="big bytes 40.0 MiB")).to_be_enabled()
+    expect(dialog).to_contain_text("releases its allocation gpu.")
+    expect(dialog).to_contain_text("4 variables selected, ")
     screenshot(page, "move")
     axe(page, ".jp-Dialog")
-    dialog.get_by_label("Variables to send").press("Enter")
+
+    (lab.home / "changed").touch()  # since it was listed
+    dialog.get_by_role("button", name="Move").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("it cannot be sent any more")
+    screenshot(page, "move-refused")
+    for name in ("fickle", "Fickle"):
+        dialog.locator(f"input[name={name}]").uncheck()
+    expect(dialog).to_contain_text("2 variables selected, ")
+    dialog.get_by_label("Kernel").press("Enter")
+    expect(dialog).to_have_count(0)
     first = _there(page, "first", screenshot)
     found = re.search(r"job (\d+) GPU \d \[2, 4\]", first)
     assert found, first
+    wait_for(lambda: len(allocations(lab)) == 1, "that of the previous kernel was given back, as the dialog said")
     (before,) = allocations(lab)
     assert before["id"] == found[1]
 
     execute(page, "jupyter-slurm:follow-up")
-    dialog.get_by_label("Variables to send").fill("x twice")
+    expect(dialog).to_contain_text("2 variables selected, ")  # those of the last move
     dialog.get_by_role("button", name="Request").click()
     second = _there(page, "second")
     wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back")
@@ -139,7 +163,7 @@ def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | Non
     if screenshot is not None:
         screenshot(page, "moving")
     told = page.locator(".Toastify__toast", has_text=f"The notebook now uses {SHOWN}")
-    expect(told).to_contain_text("Sent x, twice", timeout=LONG)
+    expect(told).to_contain_text("Sent twice, x", timeout=LONG)
     told.get_by_role("button").last.click()
     expect(status).to_have_count(0)
     expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)

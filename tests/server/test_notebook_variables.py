@@ -81,3 +81,31 @@ async def test_what_cells_print_does_not_wait_in_the_server(visitor: variables.V
     await other.idle(lambda: None)
     assert other._client._iopub_channel is None
     other.leave()
+
+
+async def test_variables_are_listed_with_their_sizes_and_the_reasons_against_them(
+    visitor: variables.VariableTransfer,
+) -> None:
+    code = """
+import threading, sys
+x, big, lock = [1, 2], bytes(40_000), threading.Lock()
+def twice(a):
+    return 2 * a
+class Odd:
+    def __reduce__(self):
+        raise KeyboardInterrupt if False else ValueError("no")
+odd, _hidden = Odd(), 1
+"""
+    await visitor._reply(lambda: str(visitor._client.execute(code)))
+    found = await visitor.survey(LIMIT, untrusted=False)
+    known = {one["name"]: one for one in found.variables}
+    assert (found.left, found.trouble, found.allocations) == (0, "", [])
+    assert list(known) == ["big", "lock", "Odd", "odd", "twice", "x"], "no modules, and nothing of IPython"
+    assert [known[name]["type"] for name in ("x", "big", "twice")] == ["list", "bytes", "function"]
+    assert {name for name, one in known.items() if not one["why"]} == {"x", "twice", "Odd"}
+    assert all(0 < (known[name]["size"] or 0) < LIMIT for name in ("x", "twice"))
+    assert "larger than" in known["big"]["why"]
+    assert "cannot pickle" in known["lock"]["why"]
+    safe = {one["name"]: one["why"] for one in (await visitor.survey(LIMIT, untrusted=True)).variables}
+    assert not safe["x"]
+    assert "not trusted" in safe["twice"]

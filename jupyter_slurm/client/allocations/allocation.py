@@ -34,6 +34,7 @@ __all__ = [
     "allocate",
     "allocations",
     "choose",
+    "ending_with_kernel",
     "handle",
     "open_allocations",
     "start_step",
@@ -340,8 +341,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         # Another handle or program may have released it within the last second.
         if is_meant and one.is_open and allocation_card.is_open(one.refresh()._data):
             return one
-    # An allocation without a lease ends with the step that it is for.
-    found = [one for one in open_allocations(cluster) if one._data.get("lease")]
+    found = [one for one in open_allocations(cluster) if one._data.get("lease")]  # others end with their only step
     if name is not None:
         return _named(name, value, found)
     # the allocation of a notebook's kernel: only by its name
@@ -369,18 +369,15 @@ def _named(name: str, value: Any, matches: list[Allocation]) -> Allocation:
 def open_allocations(cluster: Cluster) -> list[Allocation]:
     """Return the unfinished allocations of every kernel."""
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
-    return [
-        Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and allocation_card.is_open(data)
-    ]
+    held = [data for data in told if data.get("kind") == "allocation" and allocation_card.is_open(data)]
+    return [Allocation(cluster, data) for data in held]
 
 
 def _listed(matches: list[Allocation]) -> str:
-    if not matches:
-        return "Request one with %salloc."
     labels = [one.label for one in matches]
     means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in matches]
-    known = zip(means, matches, strict=True)
-    return "Open allocations: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
+    shown = [f"on={mean} ({one.id}, {one._data['state']})" for mean, one in zip(means, matches, strict=True)]
+    return f"Open allocations: {', '.join(shown)}" if shown else "Request one with %salloc."
 
 
 def _release_at_exit(allocation: Allocation) -> None:
@@ -389,10 +386,15 @@ def _release_at_exit(allocation: Allocation) -> None:
     _released_at_exit.append(allocation)
 
 
+def ending_with_kernel() -> list[str]:
+    """Return the names of the open allocations that end with this kernel."""
+    return [one.label or str(one.id) for one in _released_at_exit if one.is_open]
+
+
 def _release_all() -> None:
     """Release the allocations that end with this kernel. If a release fails, the lease ends the allocation."""
     for allocation in _released_at_exit:
         with contextlib.suppress(SlurmError):
             if not allocation._data.get("finished"):
-                path, client = allocation._path("cancel"), allocation._cluster.client
-                client.post(path, json={"signal": None}, timeout=_KERNEL_END_TIMEOUT_S)
+                client = allocation._cluster.client
+                client.post(allocation._path("cancel"), json={"signal": None}, timeout=_KERNEL_END_TIMEOUT_S)

@@ -20,9 +20,10 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import NotebookSession
 
-__all__ = ["Move", "MoveRequest", "Notebook", "find", "find_notebook", "parse_move_line"]
+__all__ = ["Move", "MoveRequest", "Notebook", "find", "find_notebook", "parse_move_line", "release_note"]
 
 _MOVES_PATH: Final = "jupyter-slurm/api/server/moves"
+_VARIABLES_PATH: Final = "jupyter-slurm/api/server/variables"
 _ANSWER_TIMEOUT_S: Final = 30.0  # seconds
 _CHECK_INTERVAL_S: Final = 1.0
 _FINAL_STATES: Final = ("done", "failed", "cancelled")
@@ -69,6 +70,13 @@ def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
             f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USAGE[act]
         )
     return MoveRequest(rest[0] if rest else None, tuple(dict.fromkeys(names)))
+
+
+def release_note(allocations: Sequence[str]) -> str:
+    """Return what a move releases, in a sentence; empty for nothing."""
+    which = "allocation" if len(allocations) == 1 else "allocations"
+    said = f"The move ends the present kernel, and releases its {which} {', '.join(allocations)}."
+    return said if allocations else ""
 
 
 class _Server:
@@ -148,6 +156,12 @@ class Notebook:
         if to.kernel is not None:
             asked["kernel"] = to.kernel
         return Move(self._server, self._server.request("POST", _MOVES_PATH, asked))
+
+    @property
+    def ending_allocations(self) -> list[str]:
+        """Return the names of the allocations that end with its kernel, as far as known: not while a cell runs."""
+        told = self._server.request("POST", _VARIABLES_PATH, {"notebook": self.path})["survey"]
+        return [] if told is None else [str(name) for name in told["allocations"]]
 
     @property
     def moves(self) -> list[Move]:

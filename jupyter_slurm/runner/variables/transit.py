@@ -12,11 +12,14 @@ import io
 import json
 import platform
 import sys
+import time
 from typing import Any, Mapping
 
 from . import values_file as file_of
 
 TYPE = "application/vnd.jupyter-slurm.transit+json"
+_MAX_SURVEYED = 200
+_SURVEY_S = 3.0
 _ready = bytearray()
 
 
@@ -51,6 +54,49 @@ def take(names: list[str], namespace: Mapping[str, object], limit: int, safe: bo
     file_of.put_down(file, items)
     _ready[:] = file.getbuffer()
     return Answer({"size": len(_ready)})
+
+
+def survey(namespace: Mapping[str, object], limit: int, safe: bool = False) -> Answer:
+    """Describe the variables of the user: type and size, or why they cannot be sent; and the held allocations.
+
+    A value is measured as it would be sent. After a few seconds the rest stays without a size: the kernel is busy
+    meanwhile.
+    """
+    client = sys.modules.get("jupyter_slurm.client.allocations.allocation")
+    ending = list(client.ending_with_kernel()) if hasattr(client, "ending_with_kernel") else []  # type: ignore[union-attr]
+    if sys.version_info < (3, 9):
+        why = f"Variables can be sent from Python 3.9 or newer, and this is {platform.python_version()}."
+        return Answer({"variables": [], "left": 0, "trouble": why, "allocations": ending})
+    shell: Any = namespace.get("get_ipython")
+    hidden = getattr(shell(), "user_ns_hidden", {}) if callable(shell) else {}
+    names = [
+        name
+        for name, value in list(namespace.items())
+        if name.isidentifier() and not name.startswith("_") and name not in hidden and type(value) is not type(sys)
+    ]
+    names.sort(key=str.lower)
+    end, found = time.monotonic() + _SURVEY_S, []
+    for name in names[:_MAX_SURVEYED]:
+        size, why = _measure(name, namespace, limit, safe) if time.monotonic() < end else (None, "")
+        found.append({"name": name, "type": type(namespace[name]).__name__, "size": size, "why": why})
+    return Answer({"variables": found, "left": len(names) - len(found), "trouble": "", "allocations": ending})
+
+
+def _measure(name: str, namespace: Mapping[str, object], limit: int, safe: bool) -> tuple[int | None, str]:
+    """Return the size of a variable as it would be sent, and why it cannot be sent."""
+    from .packing import CannotTravel, packed
+
+    try:
+        items = packed([name], namespace, limit, safe=safe)
+    except CannotTravel as error:
+        head, _, why = str(error).partition(" cannot be sent: ")
+        return None, why if why and head.startswith(f"{name} (") else str(error)
+    except Exception as error:  # noqa: BLE001 - pickling runs code of the value
+        return None, f"{type(error).__name__}: {error}"
+    is_code = safe and not all(file_of.is_safe(item) for item, _ in items)
+    return sum(
+        file_of.size_of(item) for item, _ in items
+    ), "it could run code, and its cluster is not trusted" if is_code else ""
 
 
 def piece(start: int, end: int) -> Answer:

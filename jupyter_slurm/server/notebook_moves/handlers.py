@@ -9,6 +9,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_core.utils import ensure_async
@@ -23,6 +24,7 @@ from jupyter_slurm.client.trust import is_trusted
 from jupyter_slurm.config import Settings, load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
 from jupyter_slurm.server.notebook_moves.move import MoveTarget, NotebookMove
+from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, KernelSurvey, VariableTransfer
 from jupyter_slurm.server.problem_handler import ProblemHandler
 
 if TYPE_CHECKING:
@@ -44,11 +46,28 @@ _MOVE_NOTEBOOK: Final = Operation(
             "notebook": _TEXT_SCHEMA,
             "kernel": _TEXT_SCHEMA,
             "in": {"type": "array", "maxItems": 256, "items": _TEXT_SCHEMA},
+            "check": {"type": "boolean"},  # whether to answer only when the variables were copied once
         },
     },
     needs_body=True,
     components={},
 )
+_SURVEY: Final = Operation(
+    "surveyVariables",
+    "POST",
+    "/variables",
+    parameters=(),
+    body_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["notebook"],
+        "properties": {"notebook": _TEXT_SCHEMA, "kernel": _TEXT_SCHEMA},
+    },
+    needs_body=True,
+    components={},
+)
+_NO_VARIABLES: Final = "Variables can be sent only between Python kernels, and {} is another language."
+_SURVEY_TIMEOUT_S: Final = 8.0  # seconds; the answer is due after 3 s, unless a cell runs
 _MAX_FINISHED_MOVES: Final = 50  # finished moves
 _NO_PYTHON: Final = ("r", "julia")  # other remote kernels may be Python under another name
 
@@ -108,6 +127,37 @@ class NotebookMoves:
         for old in [one.id for one in self._moves.values() if one.is_over][:-_MAX_FINISHED_MOVES]:
             del self._moves[old]
         return move
+
+    async def survey(self, notebook: str, kernel: str | None) -> KernelSurvey | None:
+        """Return what a move of a notebook can send, and what ends with its kernel; None: a cell runs.
+
+        Raises
+        ------
+        JobNotFound
+            No such notebook is open, or no such kernelspec exists.
+        UsageError
+            The kernel cannot be asked.
+        """
+        session = await self._session(notebook.strip("/"))
+        specs = {name: told["spec"] for name, told in (await ensure_async(self._specs.get_all_specs())).items()}
+        now = specs.get(session["kernel"]["name"], {})
+        target = now if kernel is None else specs[_find_kernelspec(kernel, specs)]
+        if other := next((spec for spec in (now, target) if spec and not _is_python(spec)), None):
+            return KernelSurvey([], trouble=_NO_VARIABLES.format(other["display_name"]))
+        settings = await asyncio.to_thread(load_settings, self._config)
+        untrusted = await asyncio.to_thread(self._untrusted, session["kernel"]["id"], now, target, settings)
+        if session["kernel"]["id"] not in self._kernels:
+            raise JobNotFound("The kernel of the notebook has ended.", hint="Restart it, and run a cell.")
+        visitor = VariableTransfer(self._kernels.get_kernel(session["kernel"]["id"]))
+        try:
+            async with asyncio.timeout(_SURVEY_TIMEOUT_S):
+                return await visitor.survey(settings.values_limit, untrusted=bool(untrusted))
+        except TimeoutError:
+            return None
+        except (CannotTravel, KernelGone) as error:
+            return KernelSurvey([], trouble=str(error))
+        finally:
+            visitor.leave()
 
     def _untrusted(self, kernel: str, spec: Kernelspec, chosen: Kernelspec, settings: Settings) -> str:
         """Return the cluster of a kernel if code from it must not run in the chosen kernel."""
@@ -175,7 +225,7 @@ def _check(names: Sequence[str], *specs: Kernelspec) -> None:
         raise UsageError(f"{wrong!r} is not a variable name.", hint="Use for example in=x,model.")
     if other := next((spec for spec in specs if names and spec and not _is_python(spec)), None):
         raise UsageError(
-            f"Variables can be sent only between Python kernels, and {other['display_name']} is another language.",
+            _NO_VARIABLES.format(other["display_name"]),
             hint="Move without variables.",
         )
 
@@ -230,11 +280,30 @@ class MovesHandler(_MoveHandler):
             asked = _MOVE_NOTEBOOK.read_body(self.request.body)
             names = list(dict.fromkeys(asked.get("in", ())))
             move = await self._moves.start_move(asked["notebook"], asked.get("kernel"), names)
+            if asked.get("check"):
+                await move.check_copied()
         except SlurmError as error:
             self.send_problem(error)
             return
         self.set_status(201)
         self.finish(json.dumps(move.as_dict()))
+
+
+class VariablesHandler(_MoveHandler):
+    """The variables that a move of a notebook can send."""
+
+    @web.authenticated
+    @authorized("write", resource="sessions")
+    @authorized("execute", resource="kernels")
+    async def post(self) -> None:
+        """List the variables, for which the kernel is asked; null while a cell runs."""
+        try:
+            asked = _SURVEY.read_body(self.request.body)
+            found = await self._moves.survey(asked["notebook"], asked.get("kernel"))
+        except SlurmError as error:
+            self.send_problem(error)
+            return
+        self.finish(json.dumps({"survey": None if found is None else asdict(found)}))
 
 
 class MoveHandler(_MoveHandler):
@@ -264,6 +333,7 @@ class MoveHandler(_MoveHandler):
 
 HANDLERS: Final = [
     (r"jupyter-slurm/api/server/moves", MovesHandler),
+    (r"jupyter-slurm/api/server/variables", VariablesHandler),
     (r"jupyter-slurm/api/server/moves/([0-9a-f]{16})", MoveHandler),
 ]
 """The addresses of the handlers, below that of the server."""

@@ -16,6 +16,7 @@ from tornado import web
 
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, VariableTransfer
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _CHECK_INTERVAL_S: Final = 2.0  # seconds between two checks whether the notebook is still open
+_FIRST_COPY_TIMEOUT_S: Final = 10.0  # seconds in which a dialog learns that the variables cannot be sent
 _OLD_KERNEL_TIMEOUT_S: Final = (
     600.0  # seconds for a cell of the old kernel, during which the GPUs of the new one are idle
 )
@@ -85,7 +87,7 @@ class NotebookMove:
         self._kernel, self._display_name = target.kernel, target.shown
         self._names, self._limit, self._untrusted = list(target.names), target.limit, target.untrusted
         self._state, self._text = "waiting", f"Requesting {target.shown} …"
-        self._is_cancellable = True
+        self._is_cancellable, self._is_copied = True, asyncio.Event()
         self._snapshots: list[IO[bytes]] = []
         self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
 
@@ -104,6 +106,20 @@ class NotebookMove:
         }
         return {**told, "state": self._state, "text": printable(self._text)}
 
+    async def check_copied(self) -> None:
+        """Wait a moment for the first copy of the variables.
+
+        Raises
+        ------
+        UsageError
+            They cannot be sent: the notebook stays with its kernel, and nothing was requested from Slurm.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_COPY_TIMEOUT_S):
+                await self._is_copied.wait()
+        if self._state == "failed":
+            raise UsageError(self._text, hint="Choose other variables.")
+
     async def cancel(self) -> None:
         """Cancel the move: keep the old kernel, and release the new one. A completed move stays."""
         if self._is_cancellable:
@@ -116,6 +132,7 @@ class NotebookMove:
     async def _run(self) -> None:
         try:
             first = await self._run_while_open(self._copy_first()) if self._names else None
+            self._is_copied.set()
             taken_at = time.strftime("%H:%M")
             await self._start()
             await self._run_while_open(self._start_kernel())
@@ -133,6 +150,7 @@ class NotebookMove:
             _log.exception("jupyter_slurm: a notebook could not be moved")
             await self._end("failed", f"{type(error).__name__}: {error}")
         finally:
+            self._is_copied.set()
             for snapshot in self._snapshots:
                 snapshot.close()
 
@@ -222,7 +240,7 @@ class NotebookMove:
         try:
             return await self._copy_variables()
         except (CannotTravel, KernelGone) as error:
-            raise _Failed(f"Nothing was requested from Slurm: {error}") from error
+            raise _Failed(f"Not moved: {error}") from error
 
     async def _refresh_variables(self, first: IO[bytes] | None, copied_at: str) -> tuple[IO[bytes] | None, str, bool]:
         """Return the variables as of now, or a message about older ones, and whether a cell is still running."""

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypedDict
 
 from jupyter_slurm.client.trust import HOW_TO_TRUST
 from jupyter_slurm.runner.variables import values_file as file_of
@@ -25,7 +25,7 @@ from jupyter_slurm.runner.variables.transit import TYPE
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart
 
-__all__ = ["CannotTravel", "KernelGone", "ReceivedVariables", "VariableTransfer"]
+__all__ = ["CannotTravel", "KernelGone", "KernelSurvey", "ReceivedVariables", "Variable", "VariableTransfer"]
 
 _CHUNK_BYTES: Final = 4 << 20  # bytes of a message, before base64 adds a third
 _MAX_MEMORY_BYTES: Final = 1 << 20
@@ -61,6 +61,37 @@ class ReceivedVariables:
 
     names: Sequence[str]
     troubles: Sequence[str]
+
+
+class Variable(TypedDict):
+    """A variable of a kernel: its size as it would be sent, and why it cannot be sent."""
+
+    name: str
+    type: str
+    size: int | None
+    why: str
+
+
+@dataclass(frozen=True)
+class KernelSurvey:
+    """Variables that can be sent from a kernel, and the allocations that end with it.
+
+    Attributes
+    ----------
+    variables : sequence
+        The variables of the user.
+    left : int
+        Number of variables that are not listed.
+    trouble : str
+        Why nothing can be sent; empty otherwise.
+    allocations : sequence of str
+        Names of the allocations that end with the kernel.
+    """
+
+    variables: Sequence[Variable]
+    left: int = 0
+    trouble: str = ""
+    allocations: Sequence[str] = ()
 
 
 class VariableTransfer:
@@ -111,6 +142,26 @@ class VariableTransfer:
     async def idle(self, waits: Callable[[], None]) -> None:
         """Wait until the kernel is idle; see :meth:`copy_snapshot`."""
         await self._evaluated({}, waits)
+
+    async def survey(self, limit: int, *, untrusted: bool) -> KernelSurvey:
+        """Return what can be sent from the kernel, when it is idle; the parameters are those of a snapshot."""
+        told = await self._call(f"survey(globals(), {limit}, {untrusted})")
+        found = [one for one in told.get("variables", ()) if isinstance(one, dict)]
+        return KernelSurvey(
+            [
+                {
+                    "name": str(one.get("name")),
+                    "type": str(one.get("type")),
+                    "size": size if isinstance(size := one.get("size"), int) else None,
+                    "why": str(one.get("why") or ""),
+                }
+                for one in found
+                if str(one.get("name")).isidentifier()
+            ],
+            int(told.get("left") or 0),
+            str(told.get("trouble") or ""),
+            [str(one) for one in told.get("allocations", ())],
+        )
 
     async def copy_snapshot(
         self, names: Sequence[str], limit: int, *, untrusted: str = "", waits: Callable[[], None] = lambda: None

@@ -20,8 +20,8 @@ import { addToPalette, commandLabel } from "../common/palette";
 import { isSlurmKernel } from "./commands";
 import { chooseNotebook } from "./kernel_dialogs";
 import { notebookPath, type IContext } from "./kernel_watch";
-import type { IKernelApi, IKernelSpec } from "./model";
-import { MoveBody, type IMoveChoice } from "./move_dialog";
+import type { IKernelApi } from "./model";
+import { askForMove, type IMoveQuestion } from "./move_dialog";
 import { moveNotice } from "./move_labels";
 import { isOver, type IMove, type Moves } from "./move_model";
 
@@ -38,7 +38,10 @@ const MAX_NOTICE_CHARS = 140;
 /** Dependencies of the commands. */
 export interface IMoveActs {
   readonly api: Pick<IKernelApi, "kernelPlace" | "kernelSpecs">;
-  readonly moves: Pick<Moves, "activeMove" | "begin" | "giveUp" | "lastVariables" | "progress">;
+  readonly moves: Pick<
+    Moves,
+    "activeMove" | "begin" | "giveUp" | "lastVariables" | "progress" | "survey"
+  >;
   readonly specs: Pick<KernelSpec.IManager, "refreshSpecs" | "specs">;
   readonly sessions: Pick<Session.IManager, "refreshRunning" | "running">;
   readonly commands: Commands;
@@ -70,25 +73,31 @@ export async function confirmGiveUp({ moves, trans }: IMoveActs, move: IMove): P
   }
 }
 
-/** Ask for the kernel and the variables of a move; null: the dialog was cancelled. */
-async function askForMove(
+/** Ask for the kernel and the variables of a move, and request it. */
+async function moveAsAsked(
   { moves, trans }: IMoveActs,
   notebook: string,
-  kernels: readonly IKernelSpec[] | null,
-  { title, about, label }: Record<"title" | "about" | "label", string>,
-): Promise<IMoveChoice | null> {
-  const buttons = [Dialog.cancelButton(), Dialog.okButton({ label })];
-  const body = new MoveBody(trans, about, kernels, moves.lastVariables(notebook));
-  const { button, value } = await showDialog({
-    ...{ title, body, buttons },
-    focusNodeSelector: "select, input",
+  question: Pick<IMoveQuestion, "about" | "kernels" | "label" | "title">,
+): Promise<void> {
+  await askForMove(trans, {
+    ...question,
+    names: moves.lastVariables(notebook),
+    survey: (kernel) => moves.survey(notebook, kernel),
+    accept: async (choice) => {
+      try {
+        await moves.begin({ notebook, ...choice });
+        return "";
+      } catch (error) {
+        const problem = toProblem(error, "Check which kernel the notebook has, then try again.");
+        return problemText(trans, problem);
+      }
+    },
   });
-  return button.accept ? value : null;
 }
 
 /** Ask for a kernel and variables, and move the notebook in front. */
 async function move(acts: IMoveActs): Promise<void> {
-  const { api, moves, commands, trans } = acts;
+  const { api, commands, trans } = acts;
   const notebook = notebookPath(acts.front());
   if (notebook === null || (await handleActiveMove(acts, notebook))) {
     return;
@@ -103,10 +112,7 @@ async function move(acts: IMoveActs): Promise<void> {
     "“%1” keeps its present kernel until the kernel on the node is ready. Then its cells run on the node.",
     PathExt.basename(notebook),
   );
-  const wish = await askForMove(acts, notebook, kernels, { title, about, label: trans.__("Move") });
-  if (wish !== null) {
-    await moves.begin({ notebook, ...wish });
-  }
+  await moveAsAsked(acts, notebook, { title, about, kernels, label: trans.__("Move") });
 }
 
 /** Return whether the notebook moves already; then ask whether it is to stay. */
@@ -130,7 +136,7 @@ async function offerToAdd(
 
 /** Ask for variables, and request another allocation for the kernel of a notebook. */
 async function followUp(acts: IMoveActs, notebook: string | null): Promise<void> {
-  const { moves, trans } = acts;
+  const { trans } = acts;
   if (notebook === null || (await handleActiveMove(acts, notebook))) {
     return;
   }
@@ -139,10 +145,7 @@ async function followUp(acts: IMoveActs, notebook: string | null): Promise<void>
     PathExt.basename(notebook),
   );
   const title = trans.__("Request a Follow-Up Allocation");
-  const wish = await askForMove(acts, notebook, null, { title, about, label: trans.__("Request") });
-  if (wish !== null) {
-    await moves.begin({ notebook, ...wish });
-  }
+  await moveAsAsked(acts, notebook, { title, about, kernels: null, label: trans.__("Request") });
 }
 
 /** Return the notebook whose kernel has an allocation; null: the user chose none. */

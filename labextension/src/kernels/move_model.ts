@@ -27,9 +27,33 @@ export interface IMoveRequest {
   readonly in: readonly string[];
 }
 
+/** A variable of a kernel. */
+export interface IVariable {
+  readonly name: string;
+  readonly type: string;
+  /** Bytes, as it would be sent; null: not known. */
+  readonly size: number | null;
+  /** Why it cannot be sent; empty: it can. */
+  readonly why: string;
+}
+
+/** What a move of a notebook can send, and what it ends. */
+export interface ISurvey {
+  readonly variables: readonly IVariable[];
+  /** Number of variables that are not listed. */
+  readonly left: number;
+  /** Why nothing can be sent; empty otherwise. */
+  readonly trouble: string;
+  /** Names of the allocations that end with the present kernel. */
+  readonly allocations: readonly string[];
+}
+
 /** The API of the server extension for moves. */
 export interface IMovesApi {
+  /** Refused where the variables cannot be sent. */
   beginMove(request: IMoveRequest): Promise<IMove>;
+  /** Null: a cell runs. */
+  variables(notebook: string, kernel: string | undefined): Promise<ISurvey | null>;
   /** The active moves, and some that have ended. */
   moves(): Promise<IMove[]>;
   move(id: string): Promise<IMove>;
@@ -45,11 +69,6 @@ const DISCOVERY_INTERVAL_MS = 5_000;
 /** Whether a move has ended. */
 export function isOver({ state }: IMove): boolean {
   return state !== "waiting" && state !== "moving";
-}
-
-/** Return the names of variables in a text, each once. */
-export function parseNames(text: string): string[] {
-  return [...new Set(text.split(/[\s,]+/).filter((name) => name !== ""))];
 }
 
 /** Follows moves from their start to their end. */
@@ -82,6 +101,11 @@ export class Moves extends Model {
   /** Return the variables of the last request: after a refusal the user chooses others. */
   lastVariables(notebook: string): readonly string[] {
     return this._lastVariables.get(notebook) ?? [];
+  }
+
+  /** Return the variables that a move to a kernel can send; null while a cell runs. */
+  survey(notebook: string, kernel: string | undefined): Promise<ISurvey | null> {
+    return this._api.variables(notebook, kernel);
   }
 
   /** Request a move; throws a refusal. */

@@ -3,7 +3,19 @@ import { Signal } from "@lumino/signaling";
 
 import { RequestError } from "../../src/common/api/problem";
 import type { IContext } from "../../src/kernels/kernel_watch";
-import { Moves, type IMove, type IMoveRequest, type IMovesApi } from "../../src/kernels/move_model";
+import {
+  Moves,
+  type IMove,
+  type IMoveRequest,
+  type IMovesApi,
+  type ISurvey,
+  type IVariable,
+} from "../../src/kernels/move_model";
+
+/** A variable that can be sent. */
+export function variable(name: string, more: Partial<IVariable> = {}): IVariable {
+  return { name, type: "list", size: 2_048, why: "", ...more };
+}
 
 /** A notebook with a kernel. */
 export class Notebook {
@@ -27,6 +39,13 @@ export class Mover implements IMovesApi {
   readonly asked: IMoveRequest[] = [];
   readonly givenUp: string[] = [];
   failure: Error | null = null;
+  /** What the kernel has; null: a cell runs. */
+  survey: ISurvey | null = {
+    variables: [variable("x"), variable("modelo")],
+    left: 0,
+    trouble: "",
+    allocations: [],
+  };
   readonly model: Moves;
   private readonly _known = new Map<string, IMove>();
   private readonly _waiting: (() => void)[] = [];
@@ -75,6 +94,10 @@ export class Mover implements IMovesApi {
     this.asked.push(request);
     const { notebook, kernel = "slurm-a" } = request;
     return this._answer(() => this.going(notebook, { kernel, in: request.in, text: "Pending." }));
+  }
+
+  variables(): Promise<ISurvey | null> {
+    return Promise.resolve(this.survey);
   }
 
   moves(): Promise<IMove[]> {

@@ -12,9 +12,9 @@ import {
   showMoveNotices,
   type IMoveActs,
 } from "../../src/kernels/move_commands";
-import { parseNames, type IMove } from "../../src/kernels/move_model";
+import type { IMove } from "../../src/kernels/move_model";
 import { session } from "../sessions/fixtures";
-import { Mover, Notebook } from "./move_fixtures";
+import { Mover, Notebook, variable } from "./move_fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const HOSTILE = '<img src=x onerror="document.title=1">';
@@ -77,11 +77,6 @@ describe("the notebooks that move", () => {
     });
     expect(ended[0]?.text).toBe("There is no such move.");
   });
-
-  it("take the variables that were named, each once", () => {
-    expect(parseNames(" x, modelo_ç,x  y,")).toEqual(["x", "modelo_ç", "y"]);
-    expect(parseNames("  ")).toEqual([]);
-  });
 });
 
 describe("the commands that move a notebook", () => {
@@ -131,11 +126,18 @@ describe("the commands that move a notebook", () => {
     found.querySelector<HTMLElement>(`.jp-Dialog-button${button}`)!.click();
   }
 
-  function type(found: HTMLElement, names: string): HTMLInputElement {
-    const input = found.querySelector("input")!;
-    input.value = names;
-    input.dispatchEvent(new Event("input", { bubbles: true }));
-    return input;
+  /** Return the selected variables, after a click on some. */
+  async function tick(found: HTMLElement, ...names: string[]): Promise<string[]> {
+    await vi.waitFor(() => {
+      expect(found.querySelector("input[type=checkbox]")).not.toBeNull();
+    });
+    const boxes = [...found.querySelectorAll<HTMLInputElement>("input[type=checkbox]")];
+    boxes
+      .filter(({ name }) => names.includes(name))
+      .forEach((box) => {
+        box.click();
+      });
+    return boxes.filter(({ checked }) => checked).map(({ name }) => name);
   }
 
   function notices(): string[] {
@@ -147,15 +149,8 @@ describe("the commands that move a notebook", () => {
     const found = await dialog("Variables to send");
     expect([...found.querySelectorAll("option")].map(({ text }) => text)).toEqual([HOSTILE, "B"]);
     expect(found.querySelector("img")).toBeNull();
-    for (const wrong of ["1x", "x.y", "x; y"]) {
-      const input = type(found, wrong);
-      expect(input.ariaInvalid).toBe("true");
-      expect(document.getElementById(input.getAttribute("aria-describedby")!)?.textContent).toBe(
-        "Not valid variable names.",
-      );
-      expect(found.querySelector<HTMLButtonElement>(".jp-mod-accept")!.disabled).toBe(true);
-    }
-    expect(type(found, "x, modelo").ariaInvalid).toBe("false");
+    expect(await tick(found)).toEqual(["x", "modelo"]);
+    expect(found.textContent).toContain("2 variables selected, 4 KiB");
     found.querySelector("select")!.value = "slurm-b";
     press(found);
     await moving;
@@ -180,11 +175,13 @@ describe("the commands that move a notebook", () => {
   it("tell why it was refused, and why it failed", async () => {
     mover.failure = new RequestError({ detail: HOSTILE, hint: "Go on without it." });
     const moving = commands.execute(CommandIDs.move);
-    press(await dialog("Variables to send"));
-    const refusal = await dialog("The notebook was not moved");
-    expect(refusal.textContent).toContain(HOSTILE);
-    expect(refusal.querySelector("img")).toBeNull();
-    press(refusal, "");
+    const refused = await dialog("Variables to send");
+    press(refused);
+    await vi.waitFor(() => {
+      expect(refused.querySelector("[role=alert]")?.textContent).toContain(HOSTILE);
+    });
+    expect(refused.querySelector("img")).toBeNull();
+    press(refused, ":not(.jp-mod-accept)");
     await moving;
     mover.failure = null;
     const move = mover.going("work/a.ipynb");
@@ -196,16 +193,13 @@ describe("the commands that move a notebook", () => {
   });
 
   it("name what was named before, and tell of the last attempt alone, all of it", async () => {
-    for (const text of [
-      "Nothing was requested from Slurm: lock cannot be sent.",
-      "long ".repeat(40),
-    ]) {
+    for (const text of ["Not moved: lock cannot be sent.", "long ".repeat(40)]) {
       mover.later();
       const moving = commands.execute(CommandIDs.move);
       const found = await dialog("Variables to send");
-      const before = mover.asked.at(-1)?.in ?? [];
-      expect(found.querySelector("input")!.value).toBe(before.length > 0 ? "x, lock" : "");
-      type(found, "x, lock");
+      const isFirst = mover.asked.length === 0;
+      expect(await tick(found)).toEqual(isFirst ? ["x", "modelo"] : ["x"]);
+      await tick(found, ...(isFirst ? ["modelo"] : []));
       press(found);
       await moving;
       const move = mover.model.activeMove("work/a.ipynb")!;
@@ -221,6 +215,37 @@ describe("the commands that move a notebook", () => {
     const [reads] = Notification.manager.notifications[0]!.options.actions!;
     reads!.callback(new MouseEvent("click"));
     press(await dialog("long long"), "");
+  });
+
+  it("list what can be sent, what is large, what cannot be sent, and what ends with the kernel", async () => {
+    const known = mover.survey!;
+    mover.survey = null;
+    vi.useFakeTimers({ toFake: ["setTimeout"], shouldAdvanceTime: true });
+    const moving = commands.execute(CommandIDs.move);
+    const found = await dialog("A cell is running.");
+    mover.survey = {
+      ...known,
+      variables: [
+        variable("x"),
+        variable("big", { type: HOSTILE, size: 2 ** 30 }),
+        variable("lock", { size: null, why: "cannot pickle it" }),
+      ],
+      left: 3,
+      allocations: ["gpu"],
+    };
+    await vi.advanceTimersByTimeAsync(2_000);
+    vi.useRealTimers();
+    expect(await tick(found)).toEqual(["x"]);
+    for (const text of ["1.0 GiB", "cannot pickle it", "3 more are not listed."]) {
+      expect(found.textContent).toContain(text);
+    }
+    expect(found.textContent).toContain("releases its allocation gpu.");
+    expect(found.querySelector("img")).toBeNull();
+    expect(found.querySelector<HTMLInputElement>("[name=lock]")!.disabled).toBe(true);
+    expect(await tick(found, "big")).toEqual(["x", "big"]);
+    press(found);
+    await moving;
+    expect(mover.asked.at(-1)?.in).toEqual(["x", "big"]);
   });
 
   it("have it stay by the notice, or where they are called again", async () => {
@@ -274,7 +299,7 @@ describe("the commands that move a notebook", () => {
       ask();
       const found = await dialog("Variables to send");
       expect(found.querySelector("select")).toBeNull();
-      type(found, "x");
+      await tick(found, ...(mover.asked.length === 0 ? ["modelo"] : []));
       press(found);
       await vi.waitFor(() => {
         expect(mover.model.activeMove("work/a.ipynb")).not.toBeNull();

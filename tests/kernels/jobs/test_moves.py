@@ -190,7 +190,7 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
     traces = "len(In), sorted(name for name in globals() if name[:2] != '_i')"
     number, _, names_before = here.value(traces).partition(" ")
     for names, says in {
-        ("points",): "Nothing was requested from Slurm: there is no variable points. Did you mean point?",
+        ("points",): "Not moved: there is no variable points. Did you mean point?",
         ("point", "lock"): "lock (lock) cannot be sent",
         ("huge",): "larger than 20.0 MB: huge 30.0 MB",
     }.items():
