@@ -118,3 +118,15 @@ async def test_the_loop_has_its_turn_while_rows_of_few_large_arrays_are_added() 
         turns += 1
     assert site.listed() == list(range(1, 21))
     assert turns > 6000 // 1000 + 20  # a few more are those of the query itself
+
+
+async def test_an_idle_page_asks_accounting_once_an_hour_and_after_a_gap_sooner() -> None:
+    site = Site()
+    await site.history.refresh(60)
+    asked = []
+    for minutes in (*[5] * 11, 6, 10):  # the longest interval of the poller is five minutes
+        site.pass_hours(minutes / 60)
+        site.history.note_poll(is_watched=True)
+        await site.history._wait(60)
+        asked.append(len(site.asked_since))
+    assert asked == [1] * 11 + [2, 3]
