@@ -31,7 +31,7 @@ export type ColumnId = (typeof COLUMNS)[number] | "user";
 /** Smallest and initial width of each column in pixels. The reason takes the rest of the width. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
   id: [64, 84],
-  name: [90, 240],
+  name: [90, 160],
   state: [88, 104],
   reason: [120, 120],
   partition: [64, 92],

@@ -129,14 +129,20 @@ interface ITitleBarProps extends IToolbarProps {
   readonly setFiltering: (isFiltering: boolean) => void;
 }
 
+/** Return the title of the panel; in a narrow one, that which fits beside the icons. */
+function panelTitle({ table, trans, isNarrow }: ITitleBarProps): string {
+  if (isNarrow) {
+    return trans.__("Slurm jobs");
+  }
+  return table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs");
+}
+
 /** The title of the panel, and the actions on the panel and on the selected jobs. */
 export function TitleBar(props: ITitleBarProps): React.ReactElement {
   const { table, trans, acts, isNarrow, isFiltering, setFiltering } = props;
   return (
     <div className="jp-Slurm-title">
-      <h2>
-        {table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs")}
-      </h2>
+      <h2>{panelTitle(props)}</h2>
       {!isNarrow && <SelectionActions {...props} />}
       <span className="jp-Slurm-icons">
         <IconButton
