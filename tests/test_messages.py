@@ -19,8 +19,8 @@ COVERED = (
     *("agent", "cli", "client", "config.py", "domain", "embedded", "errors.py", "kernels", "magics", "runner"),
     *("server", "services", "sites", "transport", "widgets"),
 )
-# Those whose other texts follow them, too. Cards, widgets and the panel have a style of their own.
-WITH_NOTICES = ("agent", "cli", "config.py", "domain", "embedded", "errors.py", "services", "sites", "transport")
+# Those whose other texts follow them, too: all but the programs of a job, which say little else.
+WITH_NOTICES = tuple(name for name in COVERED if name != "runner")
 
 # Classes whose hint the class itself has, or that no user sees.
 HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}

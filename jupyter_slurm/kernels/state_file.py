@@ -161,7 +161,7 @@ def _open(path: str, flags: int) -> int:
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
     try:
         if os.fstat(file).st_uid != os.geteuid():
-            raise PermissionError(f"{path} belongs to somebody else")
+            raise PermissionError(f"{path} belongs to another user")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_at(path, file):
             raise BlockingIOError(f"{path} was removed by the front before this one")

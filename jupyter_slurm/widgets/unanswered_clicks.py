@@ -20,8 +20,8 @@ _NOTICE_DELAY_S = 1.0  # seconds after which the user may click during a cell
 _ANSWER_TIMEOUT_S = 2.0  # seconds for the answer of a front end with subshells
 _BORDER = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
 _BUSY_NOTICE = (
-    f'<div role="status" style="{_BORDER}">A cell is running, and this front end hands over what is clicked here '
-    "only when that has ended.</div>"
+    f'<div role="status" style="{_BORDER}">A cell is running. This front end sends your clicks '
+    "only when the cell has ended.</div>"
 )
 
 

@@ -156,9 +156,9 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     assert len(cli("jobs", "--all").stdout.splitlines()) == 4
     missing = cli("bring", "13")
     assert (missing.returncode, missing.stdout, "\x1b" in missing.stderr) == (1, "", False)
-    assert "It lies in /there; `jupyter slurm bring 13`" in missing.stderr
+    assert "They are in /there; `jupyter slurm bring 13`" in missing.stderr
     brought = cli("bring", "14")
-    assert (brought.returncode, brought.stdout) == (0, "14: 2 new or changed files came back\n"), brought.stderr
+    assert (brought.returncode, brought.stdout) == (0, "14: 2 new or changed files copied back\n"), brought.stderr
     assert "RUNNING?" in shown  # the controller does not answer: the last known state
     assert json.loads(cli("jobs", "--json").stdout)[0]["name"] == evil["name"]
     done = cli("show", "99")

@@ -64,7 +64,7 @@ def test_no_byte_is_lost_or_comes_twice(
     wait_for(lambda: "line 20" in kernel.text(shown), "output")
     _cut(kernel, way)
     if way.is_remote:
-        wait_for(lambda: "Trying again; the job goes on" in kernel.text(shown), "that it is told")
+        wait_for(lambda: "Trying again. The job continues" in kernel.text(shown), "that it is told")
         way.host.start()
     before = kernel.text(shown).count("\nline")
     wait_for(lambda: kernel.text(shown).count("\nline") > before + 20, "output, again")
@@ -84,7 +84,7 @@ def test_an_interrupt_while_the_way_is_cut_says_whether_it_came_there(
     wait_for(lambda: "line 20" in _drawn_under(kernel, request), "output")
     if way.is_remote:
         _cut(kernel, way)
-        wait_for(lambda: "Trying again; the job goes on" in _drawn_under(kernel, request), "that it is told")
+        wait_for(lambda: "Trying again. The job continues" in _drawn_under(kernel, request), "that it is told")
     kernel.manager.signal_kernel(signal.SIGINT)
     ran = kernel.end(request)
     assert ran.error == "WaitInterrupted"

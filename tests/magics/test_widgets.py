@@ -133,7 +133,7 @@ def test_a_front_end_without_subshells_is_told_that_clicks_wait(
     front = FrontEnd(kernel, subshell=False)
     root, _ = _shown(kernel, "shown = jupyter_slurm.monitor()\nshown")
     cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
-    wait_for(lambda: "hands over what is clicked here only when that has ended" in front.html(root), "it says so")
+    wait_for(lambda: "sends your clicks only when the cell has ended" in front.html(root), "it says so")
     go.touch()
     kernel.end(cell)
     wait_for(lambda: "hands over" not in front.html(root), "and no longer")

@@ -114,9 +114,7 @@ class Usage:
         try:
             figures = importlib.import_module("matplotlib.figure")  # heavy, and optional
         except ImportError as error:
-            raise ImportError(
-                "plot() needs matplotlib, which is not installed here: %pip install matplotlib."
-            ) from error
+            raise ImportError("plot() needs matplotlib, which is not installed: %pip install matplotlib.") from error
         table = self.by(by)
         column = "GPU HOURS" if any(table["GPU HOURS"]) else "CPU HOURS"
         figure = figures.Figure(figsize=(8, 0.8 + 0.35 * max(1, len(table))), layout="constrained")

@@ -366,7 +366,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         self, error: JobFailed | JobEndUnknown, follower: Follower, *, echo: bool
     ) -> JobFailed | JobEndUnknown:
         """Return the error without its log if the output stands above it already: printed, or in the card."""
-        has_card = live_view.is_under_cell(self._views) and live_view.is_seen()
+        has_card = live_view.is_under_cell(self._views) and live_view.is_visible()
         if not (echo or has_card) or not (follower.printed("stdout") + follower.printed("stderr")).strip():
             return error  # as for an array, whose card shows no log of its tasks
         return without_log(error, self._data, has_card=has_card)

@@ -14,9 +14,9 @@ __all__ = ["Report", "format_size"]
 
 _SOURCES = {
     "sacct": "accounting (sacct)",
-    "sstat": "its nodes, so far (sstat)",
-    "runner": "what runs the cell, at its end",
-    None: "nobody",
+    "sstat": "live usage (sstat)",
+    "runner": "runner of the cell, at its end",
+    None: "none",
 }
 _LOW_USE_SHARE = 0.3
 _MIN_JOB_DURATION_S = 60.0  # seconds; a shorter run gives no advice
@@ -49,7 +49,7 @@ class Report(dict[str, Any]):
             asked = self["memory_asked"]
             share = f" ({_share(self['memory_efficiency'])} of {format_size(asked)})" if asked else ""
             rows.append(("memory", f"{format_size(self['memory_peak'])} at most{share}"))
-        return [*rows, ("from", _SOURCES.get(self["source"], str(self["source"])))]
+        return [*rows, ("source", _SOURCES.get(self["source"], str(self["source"])))]
 
     def _advice(self) -> list[str]:
         """Return clear recommendations for the next request."""
@@ -86,6 +86,6 @@ def _suggested(peak: int) -> str:
 
 
 def _gpu(gpu: api.ReportGpu) -> str:
-    used = f"{gpu['utilization']:.0%} busy at this moment" if gpu["utilization"] is not None else "how busy is not told"
+    used = f"{gpu['utilization']:.0%} busy at this moment" if gpu["utilization"] is not None else "use not known"
     memory = f", {format_size(gpu['memory_used'])}" if gpu["memory_used"] is not None else ""
     return f"{gpu['name']}: {used}{memory}" + (f" of {format_size(gpu['memory_total'])}" if gpu["memory_total"] else "")

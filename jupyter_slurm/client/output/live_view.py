@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart, MimeBundle
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["LiveView", "bundle", "cell_name", "is_seen", "is_under_cell", "notebook"]
+__all__ = ["LiveView", "bundle", "cell_name", "is_under_cell", "is_visible", "notebook"]
 
 _MIN_DRAW_INTERVAL_S = 0.25  # seconds between two redraws
 _BYTES_PER_SECOND = 256 * 1024  # a large output is redrawn less often
@@ -57,7 +57,7 @@ def is_under_cell(views: Iterable[LiveView]) -> bool:
     return shell is not None and any(shown.cell == cell_name(shell) for shown in views)
 
 
-def is_seen() -> bool:
+def is_visible() -> bool:
     """Return whether the user sees the view under the running cell: a front end with cells has asked for it.
 
     nbconvert and papermill report only the error of a cell, and `jupyter console` redraws nothing. Their requests name

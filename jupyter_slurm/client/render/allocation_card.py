@@ -57,7 +57,7 @@ def held_facts(data: api.Job) -> list[str]:
 def held_notes(data: api.Job) -> list[str]:
     """Return notes: the estimated start, a near end, and the event that ends the allocation automatically."""
     if is_released(data) and data.get("released") == "forgotten":
-        return ["Its kernel was killed, and nobody came back for it."]
+        return ["Its kernel was killed and did not start again, so it was released."]
     if data.get("finished") or is_released(data):
         return []
     said, left = [text for text in [start_note(data)] if text], remaining_time(data)

@@ -173,7 +173,7 @@ def headline(data: api.Job) -> str:
 def _state(data: api.Job) -> str:
     """Return Slurm's state. A released allocation is CANCELLED for Slurm, which looks like a failure."""
     if is_released(data):
-        return "given back" if is_finished(data) else "being given back"
+        return "released" if is_finished(data) else "being released"
     return state_text(data) or str(data.get("state"))
 
 
@@ -214,7 +214,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     said += [*held_notes(data), *session_notes(data), *stage_notes(data)]
     said.append(str(data.get("environment_offer") or ""))
     if trouble and not is_finished(data):
-        said.append(sentences(trouble, "Trying again; the job goes on."))
+        said.append(sentences(trouble, "Trying again. The job continues."))
     return list(dict.fromkeys(text for text in said if text))  # an unknown end is an explanation and an error
 
 

@@ -29,7 +29,7 @@ __all__ = [
     "terminal_name",
 ]
 
-_STATE_TEXTS = {"unreachable": "ready, but not reached from here"}
+_STATE_TEXTS = {"unreachable": "ready, but not reachable from this computer"}
 
 
 def session_state(data: api.Job) -> str:
@@ -103,7 +103,7 @@ def session_notes(data: api.Job) -> list[str]:
         if path := session_path(session):
             said += [f"Or through this Jupyter server, {_isolation()}:", path]
         how = "opens it logged in" if is_jupyter else "opens it"
-        said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() here, {how}.")
+        said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() in this notebook, {how}.")
     said.append(f"It stops after {duration_words(session['idle'])} without {'use' if is_jupyter else 'a connection'}.")
     if resume := session.get("resume"):
         said.append(f"At its time limit it starts again, at most {resume} times, with new kernels.")
@@ -134,7 +134,7 @@ def start_note(data: api.Job) -> str:
     if data.get("state") != "PENDING" or not start or start <= present_time(data):
         return ""
     day = "%H:%M" if start < present_time(data) + 43_200 else "%Y-%m-%d %H:%M"
-    return "Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start))
+    return "Earliest start, by Slurm's estimate: " + time.strftime(day, time.localtime(start))
 
 
 def session_history(data: api.Job) -> str:

@@ -18,7 +18,7 @@ def stage_facts(data: api.Job) -> list[str]:
     if not stage or stage.get("state") != "back":
         return []
     count = stage["files"]
-    return [f"{count or 'no'} new or changed file{'' if count == 1 else 's'} came back"]
+    return [f"{count or 'no'} new or changed file{'' if count == 1 else 's'} copied back"]
 
 
 def stage_notes(data: api.Job) -> list[str]:
@@ -27,17 +27,18 @@ def stage_notes(data: api.Job) -> list[str]:
     if not stage:
         return []
     said = []
-    places = "; ".join(f"{folder['source']} is {folder['dest']} there" for folder in stage["folders"])
+    places = "; ".join(f"{folder['source']} is {folder['dest']} on the cluster" for folder in stage["folders"])
     if stage["state"] == "there":
         said.append(f"Staged: {places}" + (f"; on the node below {stage['local']}" if stage["local"] else "") + ".")
     if stage["state"] == "coming":
         far = f", {stage['done'] / 1e6:.0f} of {stage['total'] / 1e6:.0f} MB" if stage["total"] else ""
-        said.append(f"What is new or changed comes back{far}; until then it lies in {_places(stage)}.")
+        said.append(f"New and changed files are being copied back{far}. Until then they are in {_places(stage)}.")
     if stage["state"] == "elsewhere":
-        said.append(f"Its results come back to the machine that it was submitted from; they lie in {_places(stage)}.")
+        said.append(f"Its results are copied back to the computer that submitted it. They are in {_places(stage)}.")
     if stage["left"]:
         said.append(
-            f"Changed here as well, and therefore left in {_places(stage)}: {names(stage['left'])}. What is here stays."
+            f"Changed on this computer, too, and therefore left in {_places(stage)}: {names(stage['left'])}. "
+            "Your files are unchanged."
         )
     if held := stage.get("held"):
         said.append(
@@ -51,7 +52,9 @@ def stage_notes(data: api.Job) -> list[str]:
             "rsync or a virtual environment."
         )
     if stage["error"]:
-        said.append(f"Not all came back: {stage['error']} It lies in {_places(stage)}; {_next_time(data)}")
+        said.append(
+            f"Not all files were copied back: {stage['error']} They are in {_places(stage)}; {_next_time(data)}"
+        )
     return said
 
 

@@ -94,7 +94,7 @@ class Table(Sequence[Row]):
             pandas = importlib.import_module("pandas")  # heavy, and optional
         except ImportError as error:
             raise ImportError(
-                "to_pandas() needs pandas, which is not installed here: %pip install pandas. "
+                "to_pandas() needs pandas, which is not installed: %pip install pandas. "
                 "Without it: table.columns, table.rows, table['COLUMN']."
             ) from error
         return pandas.DataFrame(self.rows, columns=self.columns)

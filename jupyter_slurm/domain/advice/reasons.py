@@ -118,7 +118,7 @@ KNOWN_REASONS: Final = {
     "Reservation": ("It waits for its reservation to begin.", _WAIT_HINT),
     "ReservationDeleted": ("Its reservation was deleted.", "Submit it again without --reservation."),
     "ReservationInvalid": ("Its reservation cannot be used.", "Submit it again without --reservation."),
-    "Resources": ("It is the next to start, and waits until the requested resources are free.", _WAIT_HINT),
+    "Resources": ("Next in line: it waits until the requested resources are free.", _WAIT_HINT),
     "SchedDefer": ("The scheduler will consider it in its next cycle.", _WAIT_HINT),
     "SystemFailure": (
         "Slurm or a file system failed.",

@@ -92,7 +92,7 @@ class MessageFraming:
     def __init__(self, key: bytes, scheme: str = "hmac-sha256") -> None:
         kind, _, self._hash = scheme.partition("-")
         if kind != "hmac":
-            raise ValueError(f"{scheme} is no scheme of signatures")
+            raise ValueError(f"{scheme} is not a signature scheme")
         self._key = key
         self._signer = hmac.new(key, digestmod=self._hash) if key else None
         self._session = uuid.uuid4().hex

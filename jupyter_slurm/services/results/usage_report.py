@@ -145,9 +145,7 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
         return []
     if entry.is_finished or entry.id is None:
         notes.append(
-            "The usage of GPUs is known only while the job is running."
-            if requested
-            else "Slurm counts no GPU for the job."
+            "The usage of GPUs is known only while the job is running." if requested else "The job has no GPUs."
         )
         return []
     nodes = (entry.latest.node_count if entry.latest else None) or 1
@@ -160,7 +158,7 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
             shown = ["scontrol", "--details", "show", "job", str(raw)]
             given = await client.read(shown, job_usage.parse_allocated_gpus)
             if not (given or requested):
-                notes.append("Slurm counts no GPU for the job.")
+                notes.append("The job has no GPUs.")
                 return []
             whole = [*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]
             gpus = await client.read(whole, job_usage.parse_gpus) if given else []

@@ -22,7 +22,7 @@ def _held(**values: Any) -> dict[str, Any]:
 def test_what_pends_says_when_it_could_start_and_what_runs_how_long_yet() -> None:
     pending = as_text(_held(state="PENDING", nodes=None, estimated_start=time.time() + 7200, reason="Resources"), [])
     assert pending.startswith("Allocation 12 (gpu): PENDING")
-    assert "Earliest start, as Slurm sees it now: " in pending
+    assert "Earliest start, by Slurm's estimate: " in pending
     assert " left" not in pending
     running = as_text(_held(start_time=time.time() - 60, gpus=2), [])
     assert "on dgx01" in running
@@ -57,9 +57,9 @@ def test_a_session_says_when_it_could_start_and_that_it_ends_soon() -> None:
         kind="session", state="PENDING", estimated_start=time.time() + 7200, session={**session, "state": "pending"}
     )
     where: Any = None
-    assert "\n  Earliest start, as Slurm sees it now: " in as_text(pending, [])
+    assert "\n  Earliest start, by Slurm's estimate: " in as_text(pending, [])
     assert "; earliest start" not in Session(where, pending).history()
-    assert ", earliest start, as Slurm sees it now: " in Session(where, pending).history()
+    assert ", earliest start, by Slurm's estimate: " in Session(where, pending).history()
     running = _held(kind="session", start_time=time.time() - 3400, session=session)
     assert "Warning" not in as_text(running, [])
     assert Session(where, running).near_end() == ""
@@ -83,21 +83,21 @@ def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.Captur
 def test_what_was_given_back_looks_like_no_failure() -> None:
     given = _held(start_time=time.time() - 90, released="asked")
     for shown in (as_text(given, []), as_html(given, [])):
-        assert "being given back" in shown
+        assert "being released" in shown
         assert "RUNNING" not in shown.replace('data-state="RUNNING"', "")  # for JupyterLab, not for people
         assert "Used by" not in shown
     over = {"finished": True, "released": "asked", "start_time": 1000.0, "end_time": 1750.0, "signal": 15}
     told = {"reason": "CANCELLED", "reason_text": "The job was cancelled.", "next_step": "Look why."}
     text = as_text(_held(**over, **told, state="CANCELLED"), [])
-    assert text == "Allocation 12 (gpu): given back, on dgx01, used 12:30 of 1:00:00"
+    assert text == "Allocation 12 (gpu): released, on dgx01, used 12:30 of 1:00:00"
     assert "error-color" not in as_html(_held(**over, **told, state="CANCELLED"), [])
     late = as_text(_held(**over, **told, state="TIMEOUT"), [])
     assert "TIMEOUT" in late
     assert "Look why." in late
     forgotten = as_text(_held(**{**over, "released": "forgotten"}, state="CANCELLED"), [])
-    assert forgotten.endswith("Its kernel was killed, and nobody came back for it.")
+    assert forgotten.endswith("Its kernel was killed and did not start again, so it was released.")
     never = _held(**{**over, "start_time": 5.0, "end_time": 5.0, "signal": None}, state="CANCELLED", nodes=None)
-    assert as_text(never, []) == "Allocation 12 (gpu): given back"
+    assert as_text(never, []) == "Allocation 12 (gpu): released"
     assert "error-color" in as_html(_held(state="FAILED", finished=True, released=None), [])
 
 

@@ -29,7 +29,7 @@ __all__ = ["BlockRun", "run_page"]
 
 _PAUSE = '__import__("time").sleep(0.3)'
 _OUTPUT_TIMEOUT_S = 30.0
-_UNSETTLED = r"^(?:Job|Session|Allocation) \d+ .*(?:PENDING|RUNNING|starting|given back|ending)"
+_UNSETTLED = r"^(?:Job|Session|Allocation) \d+ .*(?:PENDING|RUNNING|starting|being released|ending)"
 _CARD_TIMEOUT_S = 3.0
 
 

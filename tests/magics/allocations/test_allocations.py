@@ -63,10 +63,8 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     listed = kernel.ok("import jupyter_slurm\njupyter_slurm.allocations()").result["text/plain"]
     assert re.search(r"\d+ +gpu +RUNNING +arandu +\w+ +2 +59:\d\d +30:00\n", listed + "\n"), listed
     shown = kernel.ok("%salloc release on=gpu").display
-    assert "given back" in kernel.text(shown)
-    wait_for(
-        lambda: re.search(r"\(gpu\): given back, .* used \d:\d\d of 1:00:00$", kernel.text(held)), "its end, drawn"
-    )
+    assert "released" in kernel.text(shown)
+    wait_for(lambda: re.search(r"\(gpu\): released, .* used \d:\d\d of 1:00:00$", kernel.text(held)), "its end, drawn")
     assert kernel.value("(gpu.state, gpu.is_open)") == "('CANCELLED', False)"
     ran = kernel.run("%srun on=gpu true")
     assert "was released" in ran.traceback, ran.stdout

@@ -198,7 +198,7 @@ def test_a_folder_travels_with_a_cell_and_what_is_new_comes_back_before_its_wait
     ran = kernel.ok("%%sbatch stage=project as=staged wait\nprint(open('read').read()); open('new', 'w').write('yes')")
     assert (home / "project" / "new").read_text() == "yes"
     assert "from the notebook's machine" in kernel.text(ran.display)
-    assert "1 new or changed file came back" in kernel.text(ran.display)
+    assert "1 new or changed file copied back" in kernel.text(ran.display)
     where = kernel.value("staged.data['stage']['folders'][0]['dest']")
     assert kernel.value("staged.data['work_dir']") == where
     (home / "project" / "read").write_text("later\n")

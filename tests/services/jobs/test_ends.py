@@ -46,7 +46,7 @@ WAITS = {
     ),
     "-w c4aiscw2": ("ReqNodeNotAvail", "Nodes: c4aiscw2|Not available: c4aiscw2", "without naming nodes"),
     "--reservation=later": ("Reservation", "[Ww]aits for its reservation", "automatically"),
-    "-w c4aiscw1 --exclusive": ("Resources", "It is the next to start|Waits for ", ""),
+    "-w c4aiscw1 --exclusive": ("Resources", "Next in line|Waits for ", ""),
     "-w c4aiscw1 --exclusive --nice=1000": (
         "Nodes required for job",
         "down, drained or reserved|Not available: |Waits for ",

@@ -38,7 +38,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert (running["source"], running["cpus"], running["memory_asked"]) == ("sstat", 2, 1 << 30)
     assert running["memory_peak"] < 1 << 30
     assert running["time_limit"] == 600
-    assert "Slurm counts no GPU for the job." in repr(Report(running))
+    assert "The job has no GPUs." in repr(Report(running))
 
     def measured():
         usage = asyncio.run_coroutine_threadsafe(desk.core.cluster(desk.id).results.usage(job["key"]), loop).result()
@@ -61,7 +61,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     text = repr(Report(report))
     assert "of 2 CPUs" in text
     assert "of 1.0 GiB" in text
-    assert "from    what runs the cell, at its end" in text
+    assert "source  runner of the cell, at its end" in text
     assert "The cluster has no accounting (sacct)." in text
 
 

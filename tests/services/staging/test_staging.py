@@ -242,7 +242,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     assert len(flag.read_text().splitlines()) == 10, "a few times for each folder"
     notes = " ".join(stage_notes(over))
     assert f"`jupyter slurm bring {job['id']}`, or job.bring(), tries again" in notes
-    assert f"It lies in {dest}, {said}" in notes
+    assert f"They are in {dest}, {said}" in notes
     assert (await desk.bring_results(job["key"]))["stage"]["given_up"]
     assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [], "nothing goes that is there alone"
     assert (dest / "new").exists()
