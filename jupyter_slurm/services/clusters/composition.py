@@ -98,11 +98,10 @@ def compose_cluster(
     kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
     events = RunnerEvents(tracker, scan, steps.apply_start, poller.wake)
-    leases = Leases(tracker)
     inventory = Inventory(client, location, partial(count_run, tracker), clock, lambda: tracker.clock_offset)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
-    search = EnvironmentSearch(location, transport)
+    search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(
         identity=identity,

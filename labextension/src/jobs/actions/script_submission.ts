@@ -7,6 +7,7 @@ import type { ICluster, IJob } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
 import { isReached } from "../../common/api/records";
 import { chooseCluster } from "../../common/dialogs";
+import type { IJobsModel } from "../../common/jobs_model";
 import { problemText } from "../../common/labels";
 import { newRequestKey, type ILaunchForm } from "../../common/launch_request";
 import type { IFormUse } from "../../sessions/form_requests";
@@ -69,6 +70,20 @@ async function enterPath(trans: TranslationBundle): Promise<string> {
     placeholder: "train.sbatch",
   });
   return value?.trim().replace(/^\/+/, "") ?? "";
+}
+
+/** Return the connected clusters, as soon as the agent has answered: a page that is just opened knows none. */
+function reachedClusters(jobs: IJobsModel): Promise<readonly ICluster[]> {
+  return new Promise((resolve) => {
+    const take = (): void => {
+      if (jobs.clusters.length > 0 || ["live", "broken"].includes(jobs.connection)) {
+        jobs.changed.disconnect(take);
+        resolve(jobs.clusters.filter(isReached));
+      }
+    };
+    jobs.changed.connect(take);
+    take();
+  });
 }
 
 /** Return the request of a form. The file is read each time: it may have been edited since the form was opened. */
@@ -134,7 +149,12 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
   try {
     const submission = await submissionOf(acts, chosen, newRequestKey());
     const [title, go] = [trans.__("Submit on which cluster?"), trans.__("Continue")];
-    const clusters = model.jobs.clusters.filter(isReached);
+    const clusters = await reachedClusters(model.jobs);
+    if (clusters.length === 0) {
+      const why = trans.__("No cluster is connected.");
+      await showErrorMessage(trans.__("The script was not submitted"), why);
+      return;
+    }
     const cluster = await chooseCluster(trans, title, go, clusters);
     if (cluster === null) {
       return;
