@@ -317,6 +317,8 @@ describe("notices", () => {
     );
     expect(lastErrorLine("slurmstepd: error: *** STEP KILLED ***")).toContain("KILLED");
     expect(lastErrorLine("x".repeat(9_000))).toHaveLength(91);
+    // Such characters would turn the words of the notification around them.
+    expect(lastErrorLine("no\u202e file\u2067 x\n")).toBe("no\ufffd file\ufffd x");
   });
 
   it("tell of a log-in only where nobody sees its dialog", async () => {
