@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import hypothesis
 import lean  # noqa: F401 - before whatever imports jsonschema
@@ -342,6 +343,15 @@ class JupyterServer:
     def api(self, path: str) -> str:
         """Return the address of a path of the agent's API (``v1/…``)."""
         return f"{self.url}jupyter-slurm/api/{path}"
+
+    def restart(self) -> None:
+        """Start a server that has ended again, at its address."""
+        port = f"--port={urlsplit(self.url).port}"
+        command = [port if word == "--port=0" else word for word in self.process.args]
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.home, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
 
 
 @pytest.fixture(scope="module")

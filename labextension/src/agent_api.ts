@@ -32,6 +32,8 @@ const API = "jupyter-slurm/api/v1";
 const SERVER_API = "jupyter-slurm/api/server";
 /** Bytes at the end of a log that a request reads. */
 const LOG_TAIL_BYTES = 16_384;
+/** Longest silence of an event stream, in milliseconds: the agent sends a heartbeat every 15 seconds. */
+const MAX_SILENCE_MS = 50_000;
 /** Longest wait for an answer, in milliseconds. The agent answers within a quarter of this. */
 const MAX_WAIT_MS = 60_000;
 
@@ -45,12 +47,29 @@ async function problemOf(response: Response): Promise<IProblem> {
   }
 }
 
+/** Read a part of a stream; after a silence the connection counts as broken: a computer may have slept. */
+async function readPart(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+): Promise<ReadableStreamReadResult<Uint8Array>> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new TypeError("The stream is silent."));
+    }, MAX_SILENCE_MS);
+  });
+  try {
+    return await Promise.race([reader.read(), silence]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 async function* decodeText(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await readPart(reader);
       if (done) {
         return;
       }

@@ -12,11 +12,12 @@ import { panelPlugin } from "./plugins/jobs_panel";
 import { kernelsPlugin } from "./plugins/kernels";
 import { promptsPlugin } from "./plugins/logins";
 import { noticesPlugin } from "./plugins/notices";
+import { ownSessionPlugin } from "./plugins/own_session";
 import { resourcesPlugin } from "./plugins/resources";
 import { launchPlugin } from "./plugins/session_launcher";
 import { templatesPlugin } from "./plugins/session_templates";
 import { sessionsPlugin } from "./plugins/sessions";
-import { ownSessionPlugin, statusPlugin } from "./plugins/status_bar";
+import { statusPlugin } from "./plugins/status_bar";
 import { scriptPlugin } from "./plugins/submit_script";
 
 export { IResourcesModel } from "./resources/model";

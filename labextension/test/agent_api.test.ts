@@ -108,4 +108,20 @@ describe("AgentApi", () => {
       expect(closed).toHaveBeenCalledOnce();
     });
   });
+
+  it("takes a stream without heartbeats for a broken connection", async () => {
+    const api = await start((_, response) => {
+      response.writeHead(200, { "Content-Type": "text/event-stream" }).write(": heartbeat\n\n");
+    });
+    const stream = await api.events(new AbortController().signal);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const ended = expect(stream[Symbol.asyncIterator]().next()).rejects.toThrow(TypeError);
+      await vi.advanceTimersByTimeAsync(60_000);
+      await vi.advanceTimersByTimeAsync(60_000); // the heartbeat may have come between
+      await ended;
+    } finally {
+      vi.useRealTimers();
+    }
+  });
 });

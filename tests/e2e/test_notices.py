@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import os
 import re
 import secrets
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -153,6 +157,73 @@ def test_notices_are_of_what_the_person_does_not_see(
     _see_the_session_from_within(inner)
     inner.close()
     httpx.post(f"{sessions}/{key}/stop", json={}, headers=headers, timeout=60).raise_for_status()
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """What JupyterHub answers for a server that it has stopped: a page of its own, whoever asks."""
+
+    def do_GET(self) -> None:
+        self.send_response(424)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>JupyterHub</title>Server not running")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def _hub_in_place_of(server: Any) -> Iterator[None]:
+    server.process.terminate()
+    server.process.wait(30)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", urlsplit(server.url).port or 0), _Hub) as hub:
+        thread = threading.Thread(target=hub.serve_forever)
+        thread.start()
+        yield
+        hub.shutdown()
+        thread.join()
+
+
+@pytest.mark.timeout(300)
+def test_a_session_is_told_that_the_hub_has_stopped_the_server(
+    browser: Browser,
+    cluster: Any,
+    start_jupyter: Callable[..., Any],
+    lab_files: dict[str, str],
+    wait_for: Callable[..., Any],
+) -> None:
+    served = start_jupyter("lab", "--config=lab.py", "--ServerApp.base_url=/user/ana/", files=lab_files)
+    headers = {"Authorization": f"token {served.token}"}
+    (known,) = httpx.get(served.api("v1/clusters"), headers=headers, timeout=60).json()
+    sessions = served.api(f"v1/clusters/{known['id']}/sessions")
+    key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+    asked = {"key": key, "name": "training", "options": ["-p", "devwork"], "idle": 3600, "prefix": "/user/ana/"}
+    httpx.post(sessions, json=asked, headers=headers, timeout=60).raise_for_status()
+
+    def told() -> dict[str, Any]:
+        found: dict[str, Any] = httpx.get(f"{sessions}/{key}", headers=headers, timeout=60).json()["session"]
+        return found
+
+    wait_for(lambda: told()["state"] == "ready", "the session is ready", 90)
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{served.url}tree?token={served.token}")
+    page.goto(f"{served.url.removesuffix('/user/ana/')}{told()['path']}")
+    own = page.locator(".jp-Slurm-own button")
+    expect(own).to_have_attribute("data-standing", "running")
+    with _hub_in_place_of(served):
+        lost = page.locator(".jp-Dialog")  # the only one: JupyterLab's own words for it are gone
+        expect(lost).to_contain_text("JupyterHub has stopped your server. Session training continues on ")
+        expect(own).to_have_attribute("data-standing", "ended")
+        page.screenshot(path=Path("test-results", "session-hub-stopped.png"))
+        with context.expect_page() as opened:
+            lost.get_by_role("button", name="Start it").click()
+        expect(opened.value.get_by_text("Server not running")).to_be_visible()
+        opened.value.close()
+    context.close()
+    env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
+    subprocess.run(["scancel", "--me"], env=env, check=True)  # the server is gone
 
 
 def call(page: Page, command: str) -> None:

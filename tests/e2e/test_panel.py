@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -414,7 +413,7 @@ def _use_the_wide_table(
     row = wide.locator(ROWS).filter(has=page.locator(".jp-Slurm-id", has_text=re.compile(f"^{array}$")))
     expect(row.locator(".jp-Slurm-reason")).to_contain_text("2 done, 1 failed, 3 running")
     expect(wide.locator(f"{ROWS} .jp-Slurm-time", has_text="/ 2:00:00")).to_have_count(1)
-    expect(wide.locator(".jp-Slurm-updated")).to_have_text(re.compile("^Updated .*[0-9]:[0-9]{2}"))
+    expect(wide.locator(".jp-Slurm-updated")).to_have_text(re.compile("^Checked .*[0-9]:[0-9]{2}"))
     for size in (900, 1280):
         page.set_viewport_size({"width": size, "height": 800})
         expect(wide.get_by_role("columnheader", name="Reason")).to_be_visible()
@@ -717,16 +716,6 @@ def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
     assert "MinMemoryNode=2G" in asked
 
 
-def restart(lab: Any) -> None:
-    """Restart a JupyterLab that has ended, at its address."""
-    port = f"--port={urlsplit(lab.url).port}"
-    command = [port if word == "--port=0" else word for word in lab.process.args]
-    with (lab.home / "server.log").open("ab") as log:
-        lab.process = subprocess.Popen(
-            command, cwd=lab.home, env=lab.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
-
-
 def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_ends(
     page: Page,
     lab: Any,
@@ -748,7 +737,9 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     expect(rows.first.locator(".jp-Slurm-id")).to_have_text(running)
     expect(rows.nth(1).locator(".jp-Slurm-name")).to_contain_text("2000 tasks")
     cluster.stop_controller()
-    expect(status).to_have_text("Slurm: 1 running, 1 pending, as last known", timeout=90_000)
+    old = re.compile(r"^Slurm: 1 running, 1 pending \(checked \d+:\d\d.*\)$")
+    expect(status).to_have_text(old, timeout=90_000)
+    expect(page.locator(".jp-Slurm-updated").first).to_have_text(re.compile("^Not updated since "))
     expect(page.locator(".jp-Slurm-notice")).to_contain_text("Unable to contact slurm controller")
     expect(row_of(page, running).locator(".jp-Slurm-reason")).to_contain_text("State unknown since")
     screenshot(page, "controller-down")
@@ -774,7 +765,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     expect(status).to_have_attribute("title", f"{gone}The connection is retried automatically.")
     expect(page.locator("#jupyter-slurm-side-bar .jp-Slurm-notice")).to_contain_text("does not answer")
     expect(shown.locator(".jp-Slurm-problem").first).to_contain_text("does not answer")
-    restart(lab)
+    lab.restart()
     expect(status).to_have_text("Slurm: 1 running, 1 pending", timeout=90_000)
     expect(shown.locator(".jp-Slurm-problem")).to_have_count(0, timeout=90_000)
     cancel = lab.api(f"v1/clusters/{known['id']}/jobs/{running}/cancel")

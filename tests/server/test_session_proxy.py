@@ -231,6 +231,8 @@ async def test_a_ticket_is_good_for_one_session_and_a_cookie_for_none(
         assert browser.post(f"{wrong}api/kernels", json={}).status_code == 403
         with pytest.raises(HTTPClientError, match="403"):
             await channel_of(browser, f"{wrong}api/events/subscribe")
+        script = browser.get(f"{wrong}api/status", headers={"Sec-Fetch-Mode": "cors", "Origin": "null"})
+        assert (script.status_code, script.headers["Access-Control-Allow-Origin"]) == (403, "null"), "it can read that"
         answer = browser.get(f"{wrong}lab?a=1")
         assert answer.status_code == 302
         assert "~" not in answer.headers["Location"], "to the address that asks for a login"

@@ -97,8 +97,10 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         self.current_user = self._jupyter_current_user = user
         if not self.check_host() or (user and not self.check_origin()):
             raise web.HTTPError(403, _FOREIGN_TEXT)
-        if user is None and (self.request.method not in ("GET", "HEAD") or self._is_websocket):
-            raise web.HTTPError(403, "This page was not used for a day. Reload it.")
+        # A script in a sandboxed page cannot follow to the login, nor read where that fails.
+        is_script = self._is_websocket or self.request.headers.get("Sec-Fetch-Mode") == "cors"
+        if user is None and (self.request.method not in ("GET", "HEAD") or is_script):
+            raise web.HTTPError(403, "The server does not know this page any more. Reload it.")
         if user is None:
             self.set_header("Cache-Control", "no-store")
             self.redirect(self.request.uri)

@@ -4,6 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ICluster, IConnection, IJob, IProblem, IPrompt } from "./api/objects";
 import { isLocalProblem } from "./api/problem";
 import { formatClock, formatDuration, formatMinute, formatTime } from "./format";
+import { figuresTime, isOutdated, silentCluster } from "./freshness";
 import { isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
 import { reasonText } from "./reason_texts";
@@ -33,13 +34,10 @@ export function statusSummary(trans: TranslationBundle, model: IJobsModel): stri
   if (model.pending > 0) {
     parts.push(trans._n("%1 pending", "%1 pending", model.pending));
   }
-  if (parts.length === 0) {
-    return trans.__("Slurm: no jobs");
-  }
   const counts = parts.join(", ");
-  return silentCluster(model)
-    ? trans.__("Slurm: %1, as last known", counts)
-    : trans.__("Slurm: %1", counts);
+  const text = counts === "" ? trans.__("Slurm: no jobs") : trans.__("Slurm: %1", counts);
+  const time = figuresTime(model, formatMinute);
+  return time !== "" && isOutdated(model) ? trans.__("%1 (checked %2)", text, time) : text;
 }
 
 /** Return the latest change of the connection to a cluster, while it is recent; else an empty text. */
@@ -117,11 +115,6 @@ export function usersText(trans: TranslationBundle, { users = [] }: ICluster): s
 export function disconnectBody(trans: TranslationBundle, cluster: ICluster): string {
   const meaning = trans.__("Jobs keep running. The next command on the cluster needs a new login.");
   return `${usersText(trans, cluster)}.\n${meaning}`;
-}
-
-/** Return a cluster whose controller does not answer: its data may be out of date. */
-export function silentCluster(model: IJobsModel): ICluster | undefined {
-  return model.clusters.find(({ poll }) => poll.error !== null);
 }
 
 /**

@@ -7,7 +7,8 @@ import * as React from "react";
 
 import type { Act, ICluster, IJob } from "../common/api/objects";
 import { isReached } from "../common/api/records";
-import { connectionText, silentCluster } from "../common/labels";
+import { silentCluster } from "../common/freshness";
+import { connectionText } from "../common/labels";
 import { AllResources } from "../resources/view";
 import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
@@ -131,6 +132,7 @@ function Panel(props: IPanelProps): React.ReactElement {
     <AllResources
       model={sessions.model.resources}
       clusters={model.clusters.filter(isReached)}
+      jobs={model.jobs}
       trans={trans}
     />
   );

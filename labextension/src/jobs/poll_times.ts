@@ -1,6 +1,6 @@
 /** Times at which the agent has read the queue of each cluster. No DOM. */
 import type { ICluster } from "../common/api/objects";
-import { isReached } from "../common/api/records";
+import { isUnknown } from "../common/api/records";
 
 /** Remembers when the queue of each cluster was last read, in seconds since the epoch, on the clock of this page. */
 export class PollTimes {
@@ -16,9 +16,11 @@ export class PollTimes {
     }
   };
 
-  /** Return the oldest time of the clusters that are reached; null if one was not read yet. */
+  /** Return the oldest time of the clusters that jobs are known of; null if one was not read yet. */
   oldest(clusters: Iterable<ICluster>): number | null {
-    const times = [...clusters].filter(isReached).map(({ id }) => this._times.get(id));
+    const times = [...clusters]
+      .filter((cluster) => !isUnknown(cluster))
+      .map(({ id }) => this._times.get(id));
     return times.length === 0 || times.includes(undefined)
       ? null
       : Math.min(...(times as number[]));

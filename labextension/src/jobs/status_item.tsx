@@ -4,6 +4,7 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { IJobsModel } from "../common/jobs_model";
+import { isOutdated } from "../common/freshness";
 import { connectionText, pendingPrompt, statusSummary } from "../common/labels";
 
 export class StatusItem extends ReactWidget {
@@ -23,6 +24,7 @@ export class StatusItem extends ReactWidget {
           <button
             type="button"
             data-connection={this._model.connection}
+            data-old={isOutdated(this._model)}
             data-wanted={pendingPrompt(this._model) !== undefined}
             title={connectionText(this._trans, this._model) || this._trans.__("Show my Slurm jobs")}
             onClick={this._open}

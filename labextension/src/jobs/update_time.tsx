@@ -3,8 +3,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { formatClock } from "../common/format";
+import { figuresTime, isOutdated } from "../common/freshness";
 import type { IJobsModel } from "../common/jobs_model";
-import { silentCluster } from "../common/labels";
 
 /** Time between two questions to the agent, in milliseconds. */
 const ASK_INTERVAL_MS = 10_000;
@@ -23,16 +23,14 @@ export function UpdateTime({ model, trans }: IUpdateTimeProps): React.ReactEleme
       clearInterval(timer);
     };
   }, [model]);
-  const { updatedAt } = model;
-  const isOld = model.connection !== "live" || silentCluster(model) !== undefined;
-  const time = updatedAt === null ? "" : formatClock(updatedAt);
+  const [time, isOld] = [figuresTime(model, formatClock), isOutdated(model)];
   return (
     <span className="jp-Slurm-updated" data-old={isOld}>
       {time === ""
         ? ""
         : isOld
           ? trans.__("Not updated since %1.", time)
-          : trans.__("Updated %1", time)}
+          : trans.__("Checked %1.", time)}
     </span>
   );
 }

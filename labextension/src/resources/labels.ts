@@ -175,10 +175,15 @@ export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
     : trans.__("%1 of %2", amountText(limit.resource, limit.used), most);
 }
 
-/** Return the resources of the user's running jobs. */
+/**
+ * Return the resources of the user's running jobs.
+ *
+ * @param runs - The number of these jobs: Slurm itself counts each task of an array.
+ */
 export function useText(
   trans: TranslationBundle,
   use: Readonly<Record<string, number>> | null,
+  runs: number,
 ): string {
   if (use === null) {
     return "";
@@ -187,6 +192,6 @@ export function useText(
   const words = shown.map(
     ([name, count]) => `${resourceText(trans, name)} ${amountText(name, count)}`,
   );
-  const jobs = trans._n("%1 job runs", "%1 jobs run", use["jobs"] ?? 0);
+  const jobs = trans._n("%1 job runs", "%1 jobs run", runs);
   return [jobs, ...words].join(", ");
 }

@@ -3,7 +3,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import type { ICluster } from "../common/api/objects";
+import type { ICluster, IJob } from "../common/api/objects";
+import { stateKind } from "../common/job_states";
 import { clusterName } from "../common/labels";
 import {
   ageText,
@@ -114,12 +115,16 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
   );
 }
 
-function OwnUse({ trans, resources: { use, limits } }: IShown): React.ReactElement {
+function OwnUse({
+  trans,
+  resources: { use, limits },
+  runs,
+}: IShown & Pick<IProps, "runs">): React.ReactElement {
   return (
     <>
       {use !== null && (
         <p>
-          {trans.__("You use:")} {useText(trans, use)}
+          {trans.__("You use:")} {useText(trans, use, runs)}
         </p>
       )}
       {limits !== null && limits.length > 0 && (
@@ -190,10 +195,12 @@ interface IProps {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
   readonly cluster: ICluster;
+  /** The number of the user's running jobs, as it is shown elsewhere: an array is one job. */
+  readonly runs: number;
 }
 
 /** The resources of one cluster, loaded when they are shown and by a button. */
-function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
+function ClusterResources({ model, trans, cluster, runs }: IProps): React.ReactElement {
   const { id } = cluster;
   React.useEffect(() => {
     void model.load(id, { nodes: true });
@@ -213,7 +220,7 @@ function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement
                     <Bar key={gpus.type} {...{ trans, gpus }} />
                   ))}
                 </ul>
-                <OwnUse {...{ trans, resources }} />
+                <OwnUse {...{ trans, resources, runs }} />
                 <Partitions {...{ trans, resources }} />
                 <Nodes {...{ trans, resources }} />
               </>
@@ -230,8 +237,12 @@ export function AllResources(props: {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
   readonly clusters: readonly ICluster[];
+  /** The jobs of the user. */
+  readonly jobs: readonly IJob[];
 }): React.ReactElement {
-  const { model, trans, clusters } = props;
+  const { model, trans, clusters, jobs } = props;
+  const runningOn = (id: string): number =>
+    jobs.filter(({ cluster, state }) => cluster === id && stateKind(state) === "running").length;
   const [open, setOpen] = React.useState<readonly string[]>([]);
   const fold = (id: string, isOpen: boolean): void => {
     setOpen(isOpen ? [...open.filter((each) => each !== id), id] : open.filter((x) => x !== id));
@@ -249,7 +260,9 @@ export function AllResources(props: {
           }}
         >
           <summary>{trans.__("Free on %1", clusterName(cluster))}</summary>
-          {open.includes(cluster.id) && <ClusterResources {...{ model, trans, cluster }} />}
+          {open.includes(cluster.id) && (
+            <ClusterResources {...{ model, trans, cluster }} runs={runningOn(cluster.id)} />
+          )}
         </details>
       ))}
     </>

@@ -57,7 +57,7 @@ export function ownSession(jobs: IJobsModel): OwnSession | null {
 
 /** Follows the session: by its job where Slurm can be asked, else by the facts of its runner. */
 export class OwnSession extends Model {
-  private _isLost = false;
+  private _loss = "";
 
   constructor(
     readonly facts: ISessionFacts,
@@ -80,14 +80,14 @@ export class OwnSession extends Model {
   /** Whether this is the job of the session. */
   readonly isOwn = ({ key }: IJob): boolean => key === this.facts.key;
 
-  /** Whether the server that shows this page does not answer any more. */
-  get isLost(): boolean {
-    return this._isLost;
+  /** Why the session is not reached from this page; empty: it is. */
+  get loss(): string {
+    return this._loss;
   }
 
-  set isLost(isLost: boolean) {
-    if (isLost !== this._isLost) {
-      this._isLost = isLost;
+  set loss(loss: string) {
+    if (loss !== this._loss) {
+      this._loss = loss;
       this._emit();
     }
   }

@@ -19,7 +19,7 @@ function OwnSessionButton({ own, trans, open }: IProps): React.ReactElement {
   return (
     <button
       type="button"
-      data-standing={own.isLost ? "ended" : own.isNearEnd() ? "near" : "running"}
+      data-standing={own.loss !== "" ? "ended" : own.isNearEnd() ? "near" : "running"}
       title={ownSessionAbout(trans, own)}
       onClick={() => {
         open(own.job);

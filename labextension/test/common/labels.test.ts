@@ -50,9 +50,21 @@ describe("the status bar", () => {
 
   it("says that the counts are old where a cluster does not answer", () => {
     const silent = { id: "local", name: "arandu", poll: { error: "Unable to contact slurm" } };
-    expect(statusSummary(trans, model({ running: 2, clusters: [silent] }))).toBe(
-      "Slurm: 2 running, as last known",
+    const lost = { id: "far", poll: { error: null }, connection: { state: "lost" } } as ICluster;
+    const checked = new Date(2026, 10, 26, 16, 15);
+    const updatedAt = checked.getTime() / 1000;
+    const time = checked.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const said = (more: Partial<IJobsModel>): string =>
+      statusSummary(trans, model({ running: 2, updatedAt, ...more }));
+    expect(said({})).toBe("Slurm: 2 running");
+    for (const old of [{ clusters: [silent] }, { connection: "connecting" as const }]) {
+      expect(said(old)).toBe(`Slurm: 2 running (checked ${time})`);
+    }
+    expect(said({ running: 0, clusters: [silent] })).toBe(`Slurm: no jobs (checked ${time})`);
+    expect(said({ clusters: [lost] })).toBe(
+      `Slurm: connection to far lost, 2 running (checked ${time})`,
     );
+    expect(said({ clusters: [silent], updatedAt: null })).toBe("Slurm: 2 running");
   });
 
   it("says in words what becomes of a link", () => {

@@ -319,7 +319,7 @@ describe("what is shown", () => {
     });
     node.querySelector<HTMLElement>("[aria-label='Open in a tab']")?.click();
     expect(widen).toHaveBeenCalledOnce();
-    expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Updated /);
+    expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Checked /);
   });
 
   it("says that there are no jobs", async () => {

@@ -20,7 +20,7 @@ import { initialForm, reasonTexts, refusalTexts } from "../../src/sessions/form_
 import { LaunchPanel, parseSessionLocation } from "../../src/sessions/session_page";
 import { TemplatePanel } from "../../src/sessions/template_editor";
 import { clusterOf, readTemplate, templateText } from "../../src/sessions/template_files";
-import { CLUSTER, here, RESOURCES, type IHere } from "../sessions/fixtures";
+import { CLUSTER, here, RESOURCES, session, type IHere } from "../sessions/fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const HOSTILE = '<img src=x onerror="document.title=1">';
@@ -113,7 +113,8 @@ describe("what is free, in the panel", () => {
     const sessions = { model: desk.model, stop: vi.fn(), show: vi.fn() };
     const jobs = {
       ...desk.model.jobs,
-      ...{ failures: [], runningActs: [], acting: () => null },
+      ...{ failures: [], runningActs: [], pendingAct: () => null },
+      jobs: [session("ready", { tasks: { RUNNING: 2 } }), session("ready", { cluster: "far" })],
     };
     const panel = new JobsPanel(new JobsTable(jobs), trans, acts, { sessions });
     const node = await show(panel, "details");
@@ -128,7 +129,7 @@ describe("what is free, in the panel", () => {
       "arandu6 of 8 a100126 of 1281 mixedat most 2:00:00" +
         "devwork default3 of 4 GPUs48 of 643 idle, 1 drainno time limit",
     );
-    expect(node.textContent).toContain("2 jobs run, CPUs 2, memory 32 GiB, GPUs 2");
+    expect(node.textContent).toContain("1 job runs, CPUs 2, memory 32 GiB, GPUs 2"); // an array
     const row = node.querySelector("[aria-label=Nodes] tbody tr");
     expect(row?.textContent).toBe(
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,
