@@ -49,7 +49,7 @@ def test_the_agent_answers_in_slices(
         sizes.append(len(told := encode(value)))
         return told
 
-    async def jobs(*, active: bool) -> Any:
+    async def jobs(*, active: bool, days: float | None = None) -> Any:
         return VALUES["jobs"]
 
     monkeypatch.setattr(json_encoding, "encode", counted)
