@@ -160,7 +160,7 @@ def test_notices_are_of_what_the_person_does_not_see(
 
 
 class _Hub(http.server.BaseHTTPRequestHandler):
-    """What JupyterHub answers for a server that it has stopped: a page of its own, whoever asks."""
+    """Stand-in for JupyterHub, which answers with its own page for a server that it has stopped."""
 
     def do_GET(self) -> None:
         self.send_response(424)
