@@ -71,7 +71,7 @@ def _close_all(lab: Any) -> None:
 
 
 def _go_on_without_theme(page: Page) -> None:
-    """Close JupyterLab's message that a busy server did not send a theme in time; the next theme is loaded anew."""
+    """Close JupyterLab's message that a busy server did not send a theme in time; the next one is loaded again."""
     message = page.locator("dialog.jp-Dialog", has_text="Error Loading Theme")
     page.add_locator_handler(message, lambda shown: shown.locator("button.jp-mod-accept").click())
 
