@@ -43,6 +43,7 @@ __all__ = [
     "ExaminationKeyless",
     "ExamineClusterRequest",
     "Finding",
+    "ForeignSubmission",
     "Gpus",
     "Image",
     "ImageWanted",
@@ -722,6 +723,11 @@ class Usage(TypedDict):
     gpus: int
     points: Sequence[UsagePoint]
     note: str
+
+
+class ForeignSubmission(TypedDict):
+    script: str
+    options: Sequence[str]
 
 
 RecordValues = TypedDict(

@@ -6,6 +6,7 @@ import { ServerConnection } from "@jupyterlab/services";
 
 import { parseEvents } from "./common/api/event_parser";
 import type {
+  ApiSchemas,
   Act,
   IActProgress,
   ICluster,
@@ -22,6 +23,7 @@ import type { Read } from "./job_page/log/log_model";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IJobsApi } from "./jobs/api";
 import type { IScriptPreview, IScriptSubmission } from "./jobs/actions/script_submission";
+import type { IForeignSubmission } from "./job_page/resubmission_dialog";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi, ISurvey } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
@@ -214,7 +216,12 @@ export class AgentApi
     return PageConfig.getOption("jupyterSlurmSharesOrigin") !== "true";
   }
 
-  async submit(cluster: string, submission: IScriptSubmission): Promise<IJob> {
+  async foreignSubmission(cluster: string, job: string): Promise<ApiSchemas["ForeignSubmission"]> {
+    const path = ["clusters", cluster, "jobs", job, "foreign-submission"];
+    return (await this._json(path)) as ApiSchemas["ForeignSubmission"];
+  }
+
+  async submit(cluster: string, submission: IScriptSubmission | IForeignSubmission): Promise<IJob> {
     return (await this._post(["clusters", cluster, "jobs"], submission)) as IJob;
   }
 

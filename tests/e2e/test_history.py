@@ -24,7 +24,9 @@ AGES_S = {"night": 2 * 86_400, "autumn": 20 * 86_400}
 def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
     """Provide a cluster with accounting, whose controller forgets jobs two seconds after their end."""
     arandu = load_description()
-    description = replace(arandu, extra=(*arandu.extra, "MinJobAge=2"), accounting=True)
+    description = replace(
+        arandu, extra=(*arandu.extra, "MinJobAge=2", "AccountingStoreFlags=job_comment,job_script"), accounting=True
+    )
     with EmbeddedCluster(description, directory=short_tmp / "overnight") as running:
         yield running
 
@@ -52,6 +54,24 @@ def nights(cluster: EmbeddedCluster, tmp_path: Path, wait_for: Callable[..., Any
         subprocess.run([str(program), "--no-defaults", socket, "slurm", "-e", moved], check=True)
 
 
+def _edit_and_resubmit(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+    """The script and the options are shown before they are submitted, and can be changed."""
+    page.locator(".jp-Slurm-job:visible").get_by_role("button", name="Edit and resubmit…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Batch script")).to_have_value(re.compile("echo the last words; exit 3"))
+    options = dialog.get_by_label("Options of sbatch, one a line")
+    expect(options).to_have_value(re.compile("^--job-name=night\n--partition=devwork\n"))
+    screenshot(page, "history-resubmit")
+    options.press("ControlOrMeta+a")
+    page.keyboard.type("--job-name=morning")
+    page.keyboard.press("Enter")
+    dialog.get_by_label("Batch script").fill("#!/bin/sh\necho good morning\n")
+    dialog.get_by_role("button", name="Submit").click()
+    shown = page.locator(".jp-Slurm-job:visible")
+    expect(shown.get_by_role("heading", level=2)).to_have_text("morning")
+    expect(shown.get_by_role("region", name="Standard output").get_by_text("good morning")).to_be_visible()
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nights")
 def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Page, str], None]) -> None:
@@ -65,15 +85,16 @@ def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Pa
     expect(shown.locator(".jp-Slurm-state")).to_have_text("FAILED")
     expect(shown.get_by_role("region", name="Standard output").get_by_text("the last words")).to_be_visible()
     screenshot(page, "history-job")
+    _edit_and_resubmit(page, screenshot)
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     wide = page.locator("#jupyter-slurm-panel")
     period = wide.get_by_label("Finished jobs since")
     names = wide.locator(".jp-Slurm-body .jp-Slurm-name")
-    expect(names).to_have_text(["night"])
+    expect(names).to_have_text(["morning", "night"])
     for choice, shown_names in (
-        ("Finished: last 24 h", []),
-        ("Finished: last 7 days", ["night"]),
-        ("Finished: all", ["night", "autumn"]),
+        ("Finished: last 24 h", ["morning"]),
+        ("Finished: last 7 days", ["morning", "night"]),
+        ("Finished: all", ["morning", "night", "autumn"]),
     ):
         period.select_option(choice)
         expect(names).to_have_text(shown_names)
@@ -81,5 +102,5 @@ def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Pa
     page.reload()
     page.evaluate("window.jupyterapp.restored")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
-    expect(names).to_have_text(["night", "autumn"])
+    expect(names).to_have_text(["morning", "night", "autumn"])
     expect(period).to_have_value("0")

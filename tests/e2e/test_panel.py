@@ -440,7 +440,8 @@ def _use_the_wide_table(
     assert round(before[0][2] - after[2]) == 100
     screenshot(page, "panel-wide")
     axe(page, "#jupyter-slurm-panel")
-    _filter_columns(page, wide, array, screenshot, axe)
+    _filter_columns(page, wide, screenshot, axe)
+    _choose_density(page, wide, screenshot)
     row.locator(".jp-Slurm-state").click(button="right")
     menu = page.locator(".lm-Menu")
     expect(row).to_have_attribute("aria-selected", "true")
@@ -452,7 +453,6 @@ def _use_the_wide_table(
 def _filter_columns(
     page: Page,
     wide: Locator,
-    array: str,
     screenshot: Callable[[Page, str], None],
     axe: Callable[[Page, str], None],
 ) -> None:
@@ -484,6 +484,16 @@ def _filter_columns(
     expect(wide.locator(ROWS)).to_have_count(1)
     wide.get_by_role("button", name="Clear filters").click()
     expect(rows).to_have_count(every)
+
+
+def _choose_density(page: Page, wide: Locator, screenshot: Callable[[Page, str], None]) -> None:
+    """In the settings, applied at once."""
+    page.evaluate("window.jupyterapp.commands.execute('settingeditor:open', {query: 'Slurm jobs'})")
+    page.locator("select[id$='_density']").select_option("compact")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
+    expect(wide.locator(ROWS).first).to_have_css("height", "24px")
+    expect(wide.locator("[role=columnheader]:has(.jp-Slurm-edge)")).to_have_count(7)
+    screenshot(page, "panel-compact")
 
 
 def _cancel_all(page: Page, count: int) -> None:

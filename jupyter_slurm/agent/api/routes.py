@@ -179,6 +179,7 @@ _JOBS: Mapping[str, Handler] = {
     "startStep": _start_step,
     "getKernel": _get_kernel,
     "getScript": lambda core, call: _cluster(core, call).results.script(call.path["job"]),
+    "getForeignSubmission": lambda core, call: _cluster(core, call).foreign_submission(call.path["job"]),
     "getSource": lambda core, call: _cluster(core, call).results.source(call.path["job"]),
     "getRecord": lambda core, call: _cluster(core, call).results.record(call.path["job"]),
     "getReport": lambda core, call: _cluster(core, call).results.report(call.path["job"]),

@@ -147,7 +147,7 @@ def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
     return records
 
 
-def waiting_argv(job: JobId, mark: str) -> list[str]:
+def waiting_argv(job: JobId, mark: str, *, is_any_state: bool = False) -> list[str]:
     """Return the query for what one waiting job requests (the same requests as :func:`detail_argv`).
 
     Parameters
@@ -156,13 +156,16 @@ def waiting_argv(job: JobId, mark: str) -> list[str]:
         A job, array or task.
     mark : str
         Fresh random hexadecimal digits.
+    is_any_state : bool
+        Whether the job may also run, or have ended.
     """
-    form = long_format(_REQUEST_FIELDS, mark)
-    return ["squeue", "--local", "--all", "--noheader", f"--jobs={JobId(job.job, job.task)}", f"--Format={form}"]
+    form, states = long_format(_REQUEST_FIELDS, mark), ["--states=all"] if is_any_state else []
+    asked = f"--jobs={JobId(job.job, job.task)}"
+    return ["squeue", "--local", "--all", "--noheader", *states, asked, f"--Format={form}"]
 
 
-def parse_waiting(output: bytes, mark: str) -> WaitingRequest | None:
-    """Parse the answer to :func:`waiting_argv`; None if no part of the job waits.
+def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> WaitingRequest | None:
+    """Parse the answer to :func:`waiting_argv`; None if no part of the job waits, or is in any state.
 
     Raises
     ------
@@ -170,7 +173,7 @@ def parse_waiting(output: bytes, mark: str) -> WaitingRequest | None:
         The answer is incomplete.
     """
     rows = (dict(zip(_REQUEST_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_REQUEST_FIELDS)))
-    row = next((row for row in rows if row["state"] == "PENDING"), None)
+    row = next((row for row in rows if is_any_state or row["state"] == "PENDING"), None)
     if row is None:
         return None
     tres, nodes, tasks = parse_tres(row["tres-alloc"]), parse_count(row["numnodes"]) or 1, parse_count(row["numtasks"])

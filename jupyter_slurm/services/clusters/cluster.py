@@ -30,6 +30,7 @@ from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.slurm.passthrough import pass_through
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.job_staging import Staging
+from jupyter_slurm.services.submission.foreign_submission import foreign_submission
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.resubmission_request import repeat_request
 from jupyter_slurm.services.submission.submitter import Submitter
@@ -211,6 +212,10 @@ class Cluster:
         if known is not None:  # the request was received before, and its answer was lost
             return job_dict(known)
         return await self.submit(await repeat_request(self, reference, requested))
+
+    async def foreign_submission(self, reference: str) -> api.ForeignSubmission:
+        """Return what a job of a terminal was submitted with, as far as Slurm still knows it."""
+        return await foreign_submission(self, reference)
 
     # -- commands
 

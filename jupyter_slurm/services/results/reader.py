@@ -8,7 +8,9 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jupyter_slurm.errors import JobOutputMissing, UntrustedFile, UsageError
+from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.scripts.recorded_options import stored_script
+from jupyter_slurm.errors import CommandError, JobError, JobOutputMissing, UntrustedFile, UsageError
 from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
@@ -87,11 +89,40 @@ class ResultReader:
         await self._tails.stop()
 
     async def script(self, reference: str) -> bytes:
-        """Return the batch script of a job, unchanged."""
+        """Return the batch script of a job, unchanged.
+
+        Raises
+        ------
+        JobError
+            The job was submitted elsewhere, and neither the controller nor accounting has its script any more.
+        ControllerError
+            Slurm gives no answer.
+        """
         entry = await self._find(reference)
         if entry.folder is not None and entry.record is not None:
             return await read_whole(self._transport, entry.folder.file(entry.record.script))
-        return await self._client.query(["scontrol", "write", "batch_script", str(entry.id), "-"])
+        script = b""  # also the answer of some versions of scontrol about a job that the controller has forgotten
+        with contextlib.suppress(CommandError):
+            script = await self._client.query(["scontrol", "write", "batch_script", str(entry.id), "-"])
+        return script or await self._stored_script(entry, reference)
+
+    async def _stored_script(self, entry: TrackedJob, reference: str) -> bytes:
+        """Return the script that accounting keeps, on clusters where it does."""
+        answer = b""
+        if entry.id is not None:
+            task = task_index(reference, entry)
+            task = min(entry.slurm.tasks, default=None) if task is None else task  # else sacct prints it for each task
+            with contextlib.suppress(CommandError):  # without accounting, or by sacct without this option
+                asked = JobId(entry.id.job, task)
+                answer = await self._client.query(["sacct", "--batch-script", f"--jobs={asked}"])
+        script = stored_script(answer)
+        if script is None:
+            raise JobError(
+                f"Slurm no longer has the script of job {printable(reference)}.",
+                hint="The controller keeps it for MinJobAge after the end of the job, accounting only where "
+                "AccountingStoreFlags has job_script. Submit the script from its file.",
+            )
+        return script
 
     async def source(self, reference: str) -> bytes:
         """Return the typed source, if different from the batch script."""

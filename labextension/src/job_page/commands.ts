@@ -27,7 +27,7 @@ export function addPageCommands(
 ): void {
   const repeatable = (): JobPage | null => {
     const page = front();
-    return page?.isRepeatable && !page.isResubmitting ? page : null;
+    return page && (page.isRepeatable || page.isForeign) && !page.isResubmitting ? page : null;
   };
   commands.addCommand(CommandIDs.resubmit, {
     label: (args) => commandLabel(trans, trans.__("Submit Job Again…"), args),

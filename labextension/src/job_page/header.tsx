@@ -52,8 +52,9 @@ function Button(props: {
 
 function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
   const { session, act, cancel, resubmit, link } = acts;
-  const { isRepeatable, isResubmitting, isCancelling, jobs } = page;
-  const resubmitLabel = isResubmitting ? trans.__("Submitting…") : trans.__("Submit again");
+  const { isRepeatable, isForeign, isResubmitting, isCancelling, jobs } = page;
+  const repeatLabel = isForeign ? trans.__("Edit and resubmit…") : trans.__("Submit again");
+  const resubmitLabel = isResubmitting ? trans.__("Submitting…") : repeatLabel;
   const ending = isCancelling ? trans.__("Cancelling…") : trans.__("Cancel");
   return (
     <span className="jp-Slurm-jobActs">
@@ -66,7 +67,7 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
           kind="accept"
         />
       )}
-      {isRepeatable && (
+      {(isRepeatable || isForeign) && (
         <Button
           label={resubmitLabel}
           act={() => {

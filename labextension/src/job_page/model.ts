@@ -152,6 +152,11 @@ export class JobPage extends Model {
     return Boolean(this._job?.key) && (kind === "script" || kind === "python");
   }
 
+  /** Whether the job was submitted elsewhere: Slurm may still have its script. */
+  get isForeign(): boolean {
+    return this._job !== null && this._job.key === null && this._job.id !== null;
+  }
+
   get isResubmitting(): boolean {
     return this._isResubmitting;
   }

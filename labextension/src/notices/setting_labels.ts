@@ -32,22 +32,33 @@ function words(trans: TranslationBundle): Readonly<Record<string, readonly [stri
   };
 }
 
-/** Return the schema of the settings in the language of the user. */
-export function translatedSchema(
-  trans: TranslationBundle,
-  schema: ISettingRegistry.ISchema,
-): ISettingRegistry.ISchema {
-  const properties = { ...schema.properties };
-  for (const [name, [title, description]] of Object.entries(words(trans))) {
-    const known = properties[name];
-    if (known !== undefined) {
-      properties[name] = { ...known, title, description };
-    }
-  }
+/** Texts of a schema of settings: the title, the description, and those of each setting. */
+export interface ISchemaWords {
+  readonly title: string;
+  readonly description: string;
+  readonly settings: Readonly<Record<string, readonly [string, string]>>;
+}
+
+/** Return the texts of the settings of notifications in the language of the user. */
+export function noticeWords(trans: TranslationBundle): ISchemaWords {
   return {
-    ...schema,
     title: trans.__("Slurm notifications"),
     description: trans.__("Notifications about your jobs."),
-    properties,
+    settings: words(trans),
   };
+}
+
+/** Return the schema of settings with other texts. */
+export function translatedSchema(
+  schema: ISettingRegistry.ISchema,
+  { title, description, settings }: ISchemaWords,
+): ISettingRegistry.ISchema {
+  const properties = { ...schema.properties };
+  for (const [name, [label, help]] of Object.entries(settings)) {
+    const known = properties[name];
+    if (known !== undefined) {
+      properties[name] = { ...known, title: label, description: help };
+    }
+  }
+  return { ...schema, title, description, properties };
 }

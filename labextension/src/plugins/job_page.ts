@@ -30,6 +30,7 @@ import { jobLink } from "../job_page/job_link";
 import { pageTitle } from "../job_page/labels";
 import { JobPage, parseJobLocation, type IJobLocation } from "../job_page/model";
 import { JobPanel } from "../job_page/page";
+import { editAndResubmit } from "../job_page/resubmission_dialog";
 import { actOnJobs } from "../jobs/actions/confirmed_actions";
 
 type Page = MainAreaWidget<JobPanel>;
@@ -46,7 +47,15 @@ async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
 }
 
 /** Submit the job of a page again after a confirmation; return the location of the new one. */
-async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobLocation | null> {
+async function resubmit(
+  trans: TranslationBundle,
+  api: AgentApi,
+  page: JobPage,
+): Promise<IJobLocation | null> {
+  if (page.isForeign) {
+    const job = await editAndResubmit(trans, api, page.place);
+    return parseJobLocation({ cluster: job?.cluster, job: job?.key ?? job?.id });
+  }
   const result = await showDialog({
     title: trans.__("Submit job %1 again?", page.job?.id ?? page.place.job),
     body: trans.__("Same script, options and folder."),
@@ -111,7 +120,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     const api = new AgentApi(app.serviceManager.serverSettings);
     const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
     const resubmitPage = async (page: JobPage): Promise<void> => {
-      const made = await resubmit(trans, page);
+      const made = await resubmit(trans, api, page);
       if (made !== null) {
         await app.commands.execute(CommandIDs.openJob, { ...made });
       }

@@ -6,6 +6,7 @@ import {
 } from "@jupyterlab/application";
 import { Clipboard, ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { IStateDB } from "@jupyterlab/statedb";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
@@ -25,10 +26,13 @@ import type { ColumnId } from "../jobs/table/columns";
 import type { ITableMemory } from "../jobs/table/saved_table";
 import { PastJobs } from "../jobs/table/filters/period";
 import { JobsTable } from "../jobs/table/table_model";
+import { settingWords, tableSettings } from "../jobs/table_settings";
 import { confirmDisconnect } from "../logins/connection_commands";
 import { jobsIcon, LAUNCHER_RANK, stopSession } from "../sessions/commands";
+import { translatedSchema } from "../notices/setting_labels";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 
+const ID = "jupyter-slurm:panel";
 const SIDE = "jupyter-slurm-side-bar";
 const MAIN = "jupyter-slurm-panel";
 /** Initial columns of the side bar, where two columns are visible at its initial width. */
@@ -45,7 +49,7 @@ function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
       load: () => state.fetch(`${place}:table`),
       save: ({ columns, sort, kinds, widths, filters, period }) =>
         state.save(`${place}:table`, {
-          columns: [...columns],
+          columns: columns && [...columns],
           kinds: [...kinds],
           sort: sort && { ...sort },
           widths: { ...widths },
@@ -54,6 +58,48 @@ function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
         }),
     }
   );
+}
+
+/** Apply the settings of the user to tables, also to those that are made later; return a function that adds one. */
+function createConfiguration(
+  registry: ISettingRegistry | null,
+  trans: TranslationBundle,
+): (table: JobsTable, isWide: boolean) => void {
+  const tables = new Map<JobsTable, boolean>();
+  let settings: ISettingRegistry.ISettings | null = null;
+  const configure = (table: JobsTable, isWide: boolean): void => {
+    const { density, columns } = tableSettings(settings?.composite);
+    table.configure(density === "compact", isWide ? columns : null);
+  };
+  const follow = (): void => {
+    for (const [table, isWide] of tables) {
+      if (table.isDisposed) {
+        tables.delete(table);
+      } else {
+        configure(table, isWide);
+      }
+    }
+  };
+  registry?.transform(ID, {
+    fetch: (plugin) => ({
+      ...plugin,
+      schema: translatedSchema(plugin.schema, {
+        title: trans.__("Slurm jobs"),
+        description: trans.__("The tables of jobs."),
+        settings: settingWords(trans),
+      }),
+    }),
+  });
+  const use = (loaded: ISettingRegistry.ISettings): void => {
+    settings = loaded;
+    loaded.changed.connect(follow);
+    follow();
+  };
+  void registry?.load(ID).then(use, () => undefined); // without settings, the initial ones apply
+  return (table, isWide) => {
+    tables.set(table, isWide);
+    configure(table, isWide);
+  };
 }
 
 /** Return the actions of the user in either panel. */
@@ -137,11 +183,19 @@ function addCommands(
 }
 
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
-  id: "jupyter-slurm:panel",
+  id: ID,
   description: "The person's Slurm jobs in the side bar and as a page, and the commands for that.",
   autoStart: true,
   requires: [IJobsModel],
-  optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher, ISessionsModel, IStateDB],
+  optional: [
+    ITranslator,
+    ICommandPalette,
+    ILayoutRestorer,
+    ILauncher,
+    ISessionsModel,
+    IStateDB,
+    ISettingRegistry,
+  ],
   activate: (
     app: JupyterFrontEnd,
     model: IJobsModel,
@@ -151,6 +205,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     launcher: ILauncher | null,
     sessions: ISessionsModel | null,
     state: IStateDB | null,
+    registry: ISettingRegistry | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const acts = actsOf(app, trans, model);
@@ -164,8 +219,12 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     };
     const api = new AgentApi(app.serviceManager.serverSettings);
     const [everybody, past] = [new AllJobs(api), new PastJobs(api)];
-    const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable =>
-      new JobsTable(model, columns, memoryOf(state, place), everybody, past);
+    const configure = createConfiguration(registry, trans);
+    const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable => {
+      const table = new JobsTable(model, columns, memoryOf(state, place), everybody, past);
+      configure(table, columns === undefined);
+      return table;
+    };
     const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
     const create = (): Wide => {
       const table = tableOf(MAIN, hasMainArea(app) ? undefined : NARROW);

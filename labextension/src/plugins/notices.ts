@@ -20,7 +20,7 @@ import { errorLine } from "../notices/error_line";
 import { describeNotices, separateFailures, type INotification } from "../notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice, type INoticeSettings } from "../notices/model";
 import { SessionEndWarning } from "../notices/session_end";
-import { translatedSchema } from "../notices/setting_labels";
+import { noticeWords, translatedSchema } from "../notices/setting_labels";
 import { isCardVisible } from "../notices/visibility";
 import { ownSession, type OwnSession } from "../sessions/own_session";
 import { endWarning } from "../sessions/own_session_labels";
@@ -55,7 +55,10 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   ): Promise<void> => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     registry?.transform(ID, {
-      fetch: (plugin) => ({ ...plugin, schema: translatedSchema(trans, plugin.schema) }),
+      fetch: (plugin) => ({
+        ...plugin,
+        schema: translatedSchema(plugin.schema, noticeWords(trans)),
+      }),
     });
     const settings = (await registry?.load(ID).catch(() => null)) ?? null;
     const wishes = (): Settings => ({

@@ -269,13 +269,13 @@ describe("what the page shows", () => {
     expect(acts.act).toHaveBeenCalledWith("requeue", JOB);
     panel?.dispose();
     const other = await show(here({ ...FAILED, key: null, kind: null }));
-    expect(buttons(other)).toEqual(["Refresh", "Copy link"]);
+    expect(buttons(other)).toEqual(["Edit and resubmit…", "Refresh", "Copy link"]);
     [...other.querySelectorAll<HTMLElement>("[role=tab]")].at(-1)?.click();
     await vi.waitFor(() => {
       expect(other.textContent).toContain("No submission record");
     });
     expect(other.querySelector(".jp-Slurm-problem")).toBeNull(); // which is no failure
-    other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[1]?.click();
+    other.querySelectorAll<HTMLElement>(".jp-Slurm-jobActs button")[2]?.click();
     expect(acts.link).toHaveBeenCalledOnce();
   });
 });

@@ -11,7 +11,7 @@ import { show } from "../../src/notices/browser_notifications";
 import { lastErrorLine } from "../../src/notices/error_line";
 import { describeNotices } from "../../src/notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice } from "../../src/notices/model";
-import { translatedSchema } from "../../src/notices/setting_labels";
+import { noticeWords, translatedSchema } from "../../src/notices/setting_labels";
 
 const trans = nullTranslator.load("jupyter_slurm");
 
@@ -467,9 +467,9 @@ describe("claims", () => {
 
   it("have settings whose words are translated, all of them, and in English are those of the schema", () => {
     const told = schema as unknown as ISettingRegistry.ISchema;
-    expect(translatedSchema(trans, told)).toEqual(told);
+    expect(translatedSchema(told, noticeWords(trans))).toEqual(told);
     const loud = { __: (text: string) => text.toUpperCase() } as unknown as TranslationBundle;
-    const said = translatedSchema(loud, told);
+    const said = translatedSchema(told, noticeWords(loud));
     for (const one of [said, ...Object.values(said.properties ?? {})]) {
       for (const text of [one.title, one.description]) {
         expect(text).toBe(text?.toUpperCase());

@@ -12,16 +12,20 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
-from jupyter_slurm.errors import CommandError, JobOutputMissing, SubmitRefused
+from jupyter_slurm.errors import CommandError, JobError, JobOutputMissing, SubmitRefused
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
+
+KEPT = "job_comment,job_script"
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["accounting", "no accounting"])
 def forgetful(request: pytest.FixtureRequest, short_tmp: Path) -> Iterator[EmbeddedCluster]:
     """Provide a cluster whose controller forgets jobs two seconds after their end."""
     arandu = load_description()
-    description = dataclasses.replace(arandu, extra=(*arandu.extra, "MinJobAge=2"), accounting=request.param)
+    description = dataclasses.replace(
+        arandu, extra=(*arandu.extra, "MinJobAge=2", f"AccountingStoreFlags={KEPT}"), accounting=request.param
+    )
     with EmbeddedCluster(description, directory=short_tmp / ("remembers" if request.param else "forgets")) as running:
         yield running
 
@@ -114,6 +118,37 @@ async def test_what_was_started_in_a_terminal_overnight(
         assert asked == ["sacct", "sacct"]
     async with open_desk(forgetful, tmp_path, history_days=0.0) as desk:
         assert await desk.text(failed) == "the last words\n"  # of an older job by its ID
+
+
+async def test_a_job_of_a_terminal_is_submitted_again(
+    forgetful: EmbeddedCluster, terminal: Terminal, open_desk: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Check that script, directory and options are known while it runs, and later from accounting, which keeps them."""
+    folder = tmp_path / "work"
+    script = "#!/bin/bash\n#SBATCH --mem-per-cpu=100\nuntil [ -e go ]; do sleep 0.1; done\necho ä again\n"
+    (folder / "train.sh").write_text(script)
+    options = ("-p", "arandu", "-t", "90", "--gpus=1", "--array=1-2,5")
+    done = terminal.run("sbatch", "--parsable", "-J", "again", *options, "train.sh")
+    assert done.returncode == 0, done.stderr
+    number = done.stdout.strip()
+    expected = ["--job-name=again", "--partition=arandu", "--time=90", f"--chdir={folder}"]
+    async with open_desk(forgetful, tmp_path) as desk:
+        cluster = desk.core.cluster(desk.id)
+        for gpus in ({"--gpus=1"}, set[str]()):  # accounting counts GPUs only where AccountingStorageTRES says so
+            told = await cluster.foreign_submission(number)
+            assert told["script"] == script
+            assert {*expected, *gpus, "--array=1-2,5"} <= set(told["options"])
+            assert not [word for word in told["options"] if word.startswith("--mem")]  # the script says it
+            task = await cluster.foreign_submission(f"{number}_2")
+            assert {*expected, *gpus, "--array=2"} <= set(task["options"])
+            (folder / "go").touch()
+            if not forgetful.description.accounting:
+                break
+            terminal.forgotten(number)
+        terminal.forgotten(number)
+        if not forgetful.description.accounting:
+            with pytest.raises(JobError, match=f"no longer has the script of job {number}"):
+                await cluster.foreign_submission(number)
 
 
 async def test_older_jobs_are_for_who_asks_for_a_longer_period(

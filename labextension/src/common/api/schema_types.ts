@@ -828,6 +828,12 @@ export interface components {
             /** @description What is not measured, and why; empty: nothing is missing */
             readonly note: string;
         };
+        readonly ForeignSubmission: {
+            /** @description The batch script */
+            readonly script: string;
+            /** @description Options of sbatch, each a word: `--partition=gpu` */
+            readonly options: readonly string[];
+        };
         readonly Record: {
             readonly key: string;
             readonly id: string | null;

@@ -25,6 +25,8 @@ export const COLUMNS = [
   "ended",
   "limit",
 ] as const;
+/** The columns that are shown at first. */
+export const INITIAL_COLUMNS: readonly (typeof COLUMNS)[number][] = COLUMNS.slice(0, 7);
 /** The columns to choose from, and the user of a job, which is shown with the jobs of other users. */
 export type ColumnId = (typeof COLUMNS)[number] | "user";
 

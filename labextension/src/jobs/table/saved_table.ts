@@ -7,7 +7,8 @@ import type { ICriteria, ISort } from "./row_order";
 
 /** The state of a table that is saved. */
 export interface ISavedTable {
-  readonly columns: readonly ColumnId[];
+  /** Null: the initial ones. */
+  readonly columns: readonly ColumnId[] | null;
   readonly sort: ISort | null;
   readonly kinds: readonly StateKind[];
   readonly widths: ChosenWidths;
@@ -81,10 +82,10 @@ export function resizedColumns(
   return width === null ? others : { ...others, [column]: Math.max(MIN_WIDTH, Math.round(width)) };
 }
 
-/** Return the columns of a saved state that there are, or those given. */
-export function savedColumns(columns: unknown, initial: readonly ColumnId[]): readonly ColumnId[] {
+/** Return the columns of a saved state that there are; null: none. */
+export function savedColumns(columns: unknown): readonly ColumnId[] | null {
   const known = Array.isArray(columns) ? columns.filter(isColumn) : [];
-  return known.length > 0 ? [...new Set(known)] : initial;
+  return known.length > 0 ? [...new Set(known)] : null;
 }
 
 /** Return the widths of a saved state that are usable. */

@@ -4,7 +4,7 @@ import { identity, isReached } from "../../common/api/records";
 import { isOfKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import type { AllJobs } from "../all_jobs";
-import { COLUMNS, type ChosenWidths, type ColumnId } from "./columns";
+import { INITIAL_COLUMNS, type ChosenWidths, type ColumnId } from "./columns";
 import { changedFilters, columnTest, type ColumnFilter } from "./filters/column_filters";
 import { PeriodFilter, savedPeriod, type PastJobs, type Period } from "./filters/period";
 import { countKinds, nextSort, NO_FILTERS, RowOrder, type ICriteria } from "./row_order";
@@ -31,7 +31,9 @@ export class JobsTable extends SelectableLines {
   private _criteria: ICriteria = { ...NO_FILTERS, sort: null };
   private _period: Period = null;
   private readonly _periodFilter = new PeriodFilter();
-  private _columns: readonly ColumnId[];
+  private _initial: readonly ColumnId[];
+  private _columns: readonly ColumnId[] | null = null;
+  private _isCompact = false;
   private _widths: ChosenWidths = {};
   private _showsAllUsers = false;
   private readonly _parts: UnfoldedParts;
@@ -44,13 +46,13 @@ export class JobsTable extends SelectableLines {
 
   constructor(
     readonly model: IJobsModel,
-    columns: readonly ColumnId[] = COLUMNS.slice(0, 7),
+    columns: readonly ColumnId[] = INITIAL_COLUMNS,
     private readonly _memory: ITableMemory | null = null,
     readonly allJobs: AllJobs | null = null,
     readonly pastJobs: PastJobs | null = null,
   ) {
     super();
-    this._columns = columns;
+    this._initial = columns;
     this._parts = new UnfoldedParts(model, () => {
       this._redraw();
     });
@@ -73,12 +75,24 @@ export class JobsTable extends SelectableLines {
 
   /** The columns that are shown. */
   get columns(): readonly ColumnId[] {
-    return shownColumns(this._columns, this.model.clusters.length > 1, this._showsAllUsers);
+    return shownColumns(this.chosen, this.model.clusters.length > 1, this._showsAllUsers);
   }
 
-  /** The columns that the user has chosen, in their order. */
+  /** The columns that the user has chosen, or the initial ones, in their order. */
   get chosen(): readonly ColumnId[] {
-    return this._columns;
+    return this._columns ?? this._initial;
+  }
+
+  /** Whether the rows are as low as the text allows. */
+  get isCompact(): boolean {
+    return this._isCompact;
+  }
+
+  /** Apply the settings of the user; null: the initial columns stay. */
+  configure(isCompact: boolean, columns: readonly ColumnId[] | null): void {
+    this._isCompact = isCompact;
+    this._initial = columns ?? this._initial;
+    this._changed.emit();
   }
 
   /** Whether the jobs of other users are shown too. */
@@ -224,12 +238,12 @@ export class JobsTable extends SelectableLines {
 
   /** Show or hide a column; the last column stays. */
   toggleColumn(column: ColumnId): void {
-    this._setColumns(toggledColumns(this._columns, column));
+    this._setColumns(toggledColumns(this.chosen, column));
   }
 
   /** Move a column towards the beginning (-1) or the end (1). */
   moveColumn(column: ColumnId, by: -1 | 1): void {
-    this._setColumns(movedColumns(this._columns, column, by));
+    this._setColumns(movedColumns(this.chosen, column, by));
   }
 
   /** The widths that the user has chosen. */
@@ -283,8 +297,9 @@ export class JobsTable extends SelectableLines {
   }
 
   private _setColumns(columns: readonly ColumnId[]): void {
-    if (columns !== this._columns) {
-      this._columns = columns;
+    if (columns !== this.chosen) {
+      const isInitial = columns.join() === this._initial.join();
+      this._columns = isInitial ? null : columns;
       this._save();
       this._changed.emit();
     }
@@ -324,7 +339,7 @@ export class JobsTable extends SelectableLines {
       return;
     }
     const { columns, sort, kinds, widths, filters, period } = told as Partial<ISavedTable>;
-    this._columns = savedColumns(columns, this._columns);
+    this._columns = savedColumns(columns);
     this._widths = savedWidths(widths);
     this._period = savedPeriod(period);
     this._update();

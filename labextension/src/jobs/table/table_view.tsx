@@ -25,8 +25,8 @@ export interface ITableProps {
 }
 
 /** Heights relative to the font size: of a row of the table, of one of the narrow list, and of the heading. */
-const ROW_HEIGHT = 2.3;
-const LIST_ROW_HEIGHT = 3.4;
+const ROW_HEIGHT = { comfortable: 2.3, compact: 1.85 } as const;
+const LIST_ROW_HEIGHT = { comfortable: 3.4, compact: 2.9 } as const;
 const HEAD_HEIGHT = 2.2;
 const USUAL_LETTERS = 13;
 /** Rows outside the visible part that are drawn in advance. */
@@ -103,7 +103,8 @@ export function Table(props: ITableProps): React.ReactElement {
     setLetters(size || USUAL_LETTERS);
   }, []);
   const { lines, active } = table;
-  const row = Math.round((isNarrow ? LIST_ROW_HEIGHT : ROW_HEIGHT) * letters);
+  const density = table.isCompact ? "compact" : "comfortable";
+  const row = Math.round((isNarrow ? LIST_ROW_HEIGHT : ROW_HEIGHT)[density] * letters);
   const head = isNarrow ? 0 : Math.round(HEAD_HEIGHT * letters);
   const virtual = useVirtualizer({
     count: lines.length,
@@ -140,6 +141,7 @@ export function Table(props: ITableProps): React.ReactElement {
       tabIndex={0}
       className="jp-Slurm-table"
       data-narrow={isNarrow}
+      data-density={density}
       data-empty={lines.length === 0}
       style={style}
       aria-label={trans.__("Jobs")}

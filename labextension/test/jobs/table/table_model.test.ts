@@ -17,6 +17,7 @@ import {
 } from "../../../src/jobs/table/row_texts";
 import { columnValues } from "../../../src/jobs/table/filters/column_filters";
 import { PastJobs } from "../../../src/jobs/table/filters/period";
+import { tableSettings } from "../../../src/jobs/table_settings";
 import { JobsTable } from "../../../src/jobs/table/table_model";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -386,6 +387,23 @@ describe("a table of jobs", () => {
     expect(model.loadParts).toHaveBeenCalledOnce();
     table.toggleKind("failed");
     expect(ids()).toEqual(["3", "2", "1"]); // folded again
+  });
+
+  it("has the columns of the settings until others are chosen, and those again when they are", () => {
+    const table = tableOf(new Model());
+    table.configure(true, ["id", "qos"]);
+    expect([table.columns, table.isCompact]).toEqual([["id", "qos"], true]);
+    table.toggleColumn("name");
+    table.configure(false, ["id", "state"]);
+    expect([table.columns, table.isCompact]).toEqual([["id", "qos", "name"], false]);
+    table.toggleColumn("name");
+    table.toggleColumn("qos");
+    table.toggleColumn("state");
+    table.configure(false, ["name"]);
+    expect(table.columns).toEqual(["name"]);
+    const odd = { density: "tiny", columns: ["x", "id", "id"] };
+    expect(tableSettings(odd)).toEqual({ density: "comfortable", columns: ["id"] });
+    expect(tableSettings({ density: "compact", columns: [] }).columns).toHaveLength(7);
   });
 
   it("keeps the widths of its columns, whose template does not depend on a row", async () => {
