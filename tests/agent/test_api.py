@@ -226,7 +226,7 @@ def test_of_what_has_finished_the_newest_are_told(
         for number, state, finished in ((15, "FAILED", True), (14, "PENDING", False), (13, "COMPLETED", True))
     ] + [{"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": True}]
 
-    async def jobs(*, active: bool) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         return table
 
     monkeypatch.setattr(core.local.jobs, "list_jobs", jobs)

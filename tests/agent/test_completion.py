@@ -117,7 +117,7 @@ def test_jobs_and_sessions_of_a_running_agent(complete: Complete, daemon_setting
     running = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": True, "name": "train"}
     finished = {**running, "id": "13", "state": "COMPLETED", "finished": True}
 
-    async def jobs(*, active: bool) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         return [running] if active else [running, finished]
 
     core.local.jobs.list_jobs = jobs

@@ -1,7 +1,7 @@
 /** Labels of the session that JupyterLab itself runs in. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { formatDuration } from "../common/format";
+import { formatDuration, formatMinute } from "../common/format";
 import { withoutControls } from "../common/labels";
 import type { Answerer } from "./lost_server";
 import type { OwnSession } from "./own_session";
@@ -30,11 +30,7 @@ export function ownSessionAbout(trans: TranslationBundle, own: OwnSession): stri
 
 /** Return the sentence on the end of the session. */
 function endText(trans: TranslationBundle, { facts }: OwnSession, end: number): string {
-  const date = new Date(end * 1000);
-  const isToday = date.toDateString() === new Date().toDateString();
-  const time = isToday
-    ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-    : date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+  const time = formatMinute(end);
   return facts.resume
     ? trans.__("This session starts again after %1.", time)
     : trans.__("This session ends at %1.", time);

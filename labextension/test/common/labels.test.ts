@@ -53,7 +53,7 @@ describe("the status bar", () => {
     const lost = { id: "far", poll: { error: null }, connection: { state: "lost" } } as ICluster;
     const checked = new Date(2026, 10, 26, 16, 15);
     const updatedAt = checked.getTime() / 1000;
-    const time = checked.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const time = formatMinute(checked.getTime() / 1000);
     const said = (more: Partial<IJobsModel>): string =>
       statusSummary(trans, model({ running: 2, updatedAt, ...more }));
     expect(said({})).toBe("Slurm: 2 running");

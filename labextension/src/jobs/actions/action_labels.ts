@@ -109,6 +109,15 @@ function jobLine(trans: TranslationBundle, job: IJob): string {
   return [jobName(job), job.id ?? "", tasks].filter(Boolean).join(" · ");
 }
 
+/** Return the jobs of a dialog, one a line; of many the first ones. */
+export function jobLines(trans: TranslationBundle, jobs: readonly IJob[]): string[] {
+  return listed(
+    trans,
+    jobs.map((each) => jobLine(trans, each)),
+    MAX_CONFIRMED,
+  );
+}
+
 /** Return the number of tasks behind the arrays among some jobs; empty without an array. */
 function arraysText(trans: TranslationBundle, jobs: readonly IJob[]): string {
   const arrays = jobs.filter((job) => activeTasks(job) > 0);
@@ -166,11 +175,7 @@ export function actQuestion(
   return {
     title: `${end}?`,
     body: [consequence(trans, act), arraysText(trans, jobs)].filter(Boolean).join(" "),
-    items: listed(
-      trans,
-      jobs.map((each) => jobLine(trans, each)),
-      MAX_CONFIRMED,
-    ),
+    items: jobLines(trans, jobs),
     keep,
     end,
   };

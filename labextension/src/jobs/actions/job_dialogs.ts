@@ -1,13 +1,15 @@
 /** Dialogs of commands that were called without arguments, as from a menu or by a key. */
-import { InputDialog } from "@jupyterlab/apputils";
+import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { Widget } from "@lumino/widgets";
 
 import type { IJob } from "../../common/api/objects";
-import { chooseOne } from "../../common/dialogs";
+import { chooseOne, createElement, listNode } from "../../common/dialogs";
 import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { isUnlimited, jobCluster, jobName } from "../../common/labels";
+import { jobLines } from "./action_labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
 const MAX_CHOICES = 200;
@@ -25,6 +27,45 @@ export async function chooseJob(
   return chooseOne(title, trans.__("Job"), okLabel, jobs, name);
 }
 
+/** Times that the agent accepts. */
+const LIMIT = "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*";
+
+/** A field for the time limit below the list of the jobs that get it. */
+class LimitOfMany extends Widget implements Dialog.IBodyWidget {
+  private readonly _input = createElement("input", "jp-mod-styled");
+
+  constructor(label: string, title: string, jobs: readonly string[]) {
+    super({ node: listNode(title, jobs) });
+    const line = createElement("label", "", label);
+    this._input.pattern = LIMIT;
+    line.append(this._input);
+    this.node.append(line);
+  }
+
+  getValue(): string {
+    return this._input.value;
+  }
+}
+
+async function enterLimitOfMany(
+  trans: TranslationBundle,
+  title: string,
+  label: string,
+  jobs: readonly IJob[],
+): Promise<string | null> {
+  const { button, value } = await showDialog({
+    title,
+    body: new LimitOfMany(
+      label,
+      trans.__("The limit applies to these jobs:"),
+      jobLines(trans, jobs),
+    ),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Set") })],
+    focusNodeSelector: "input",
+  });
+  return button.accept ? value : null;
+}
+
 /** Ask for the time limit of jobs; empty: none. */
 export async function enterTimeLimit(
   trans: TranslationBundle,
@@ -35,15 +76,17 @@ export async function enterTimeLimit(
   const rules = jobs.some(({ state }) => stateKind(state) === "running")
     ? trans.__("The limit of a running job can only be shortened.")
     : trans.__("The partition and the QOS limit it.");
+  const label = `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`;
+  if (only === null) {
+    const title = trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length);
+    return (await enterLimitOfMany(trans, title, label, jobs))?.trim() ?? "";
+  }
   const { value } = await InputDialog.getText({
-    title:
-      only === null
-        ? trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length)
-        : trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
-    label: `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`,
+    title: trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
+    label,
     okLabel: trans.__("Set"),
-    text: only?.time_limit && !isUnlimited(only.time_limit) ? formatDuration(only.time_limit) : "",
-    pattern: "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*",
+    text: only.time_limit && !isUnlimited(only.time_limit) ? formatDuration(only.time_limit) : "",
+    pattern: LIMIT,
   });
   return value?.trim() ?? "";
 }
