@@ -137,7 +137,7 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     lost = {"stage": {**_STAGE, "error": "rsync failed: \x1b[31m.", "given_up": True}}
     over = {"state": "COMPLETED", "known": True, "finished": True}
 
-    async def jobs(*, active: bool, days: float | None) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         assert not active
         return [{**job, **evil}, {**job, **over, "id": "13", **lost}, {**job, **over, "id": "14", "stage": _STAGE}]
 
@@ -287,7 +287,7 @@ def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings
     core.clusters.list_clusters = lambda: [{**known, "poll": {**known["poll"], "failing_for": 90.0, "error": error}}]
     nothing = False
 
-    async def jobs(*, active: bool, days: float | None) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False, "submit_time": 1.0}
         return [] if nothing else [job]
 

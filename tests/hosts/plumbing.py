@@ -24,7 +24,7 @@ class PlumbingJobs:
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
 
-    async def list_jobs(self, *, active: bool) -> list[dict[str, Any]]:
+    async def list_jobs(self, *, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         return [self._core.job("12")]
 
     async def describe(self, reference: str) -> dict[str, Any]:
