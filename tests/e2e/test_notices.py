@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from notebooks import open_notebook, run_cell, write_notebook
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 

@@ -44,7 +44,7 @@ describe("the values of a script", () => {
     expect(changed({ "gpus-per-node": "2" }, { gpus: "3" })).toEqual(["--gpus-per-node=3"]);
     expect(changed({ "mem-per-cpu": "1G" }, { memory: "2G" })).toEqual(["--mem-per-cpu=2G"]);
     expect(changed({ time: "90" }, { time: "4 hours", name: "fit" })).toEqual([
-      "--time=04:00:00",
+      "--time=4:00:00",
       "--job-name=fit",
     ]);
   });

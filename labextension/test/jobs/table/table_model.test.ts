@@ -2,7 +2,7 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { describe, expect, it, vi } from "vitest";
 
-import { ACTS, type Act, type IJob, type ITaskRows } from "../../../src/common/api/objects";
+import { ACTS, type Act, type IJob } from "../../../src/common/api/objects";
 import { taskJobs } from "../../../src/common/api/records";
 import { isAllowed } from "../../../src/common/job_states";
 import type { IJobsModel } from "../../../src/common/jobs_model";
@@ -449,7 +449,7 @@ describe("a table of jobs", () => {
     expect(reasonLines(trans, done)).toEqual([]);
     const rows = [[7, "FAILED", "NonZeroExitCode", "A command was not found. (exit code 127)"]];
     const columns = ["task", "state", "reason", "reason_text"];
-    const lost = taskJobs(job(1, "RUNNING"), { columns, rows } as ITaskRows);
+    const lost = taskJobs(job(1, "RUNNING"), { columns, rows });
     // In the words of the agent, which know of an exit code more than its number.
     expect(lost.map((task) => reasonLines(trans, task))).toEqual([
       ["A command was not found. (exit code 127)"],
