@@ -39,12 +39,12 @@ SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o
 PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote)"
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
-JOBS ?= 8
+JOBS ?= 6
 PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer, for connections to be given up.
-PYTEST_REMOTE = $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "remote and not bench"
+PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These mostly wait, too, for controllers and agents that are stopped and started.
-PYTEST_SLOW = $(BIN)/pytest -n $(JOBS) --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
+PYTEST_SLOW = $(BIN)/pytest -n 6 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
 # These have a Chromium each.
 PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench and not remote"
 # These compute, or count what a whole machine does: one after the other.
