@@ -315,7 +315,8 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
         screenshot(page, "portuguese")
         page.keyboard.press("Escape")
         page.evaluate("window.jupyterapp.commands.execute('settingeditor:open', {query: 'Slurm'}).then(() => null)")
-        expect(page.locator(".jp-SettingsForm")).to_contain_text("Minutos antes do limite de tempo")
+        notices = page.locator(".jp-SettingsForm", has_text="Notificações do Slurm")
+        expect(notices).to_contain_text("Minutos antes do limite de tempo")
     finally:
         page.evaluate(speak, "default")
 

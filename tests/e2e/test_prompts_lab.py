@@ -128,7 +128,7 @@ def test_a_notebook_uses_it_without_asking_again(
 
     site.gateway.drop()
     try:
-        expect(status).to_have_text("Slurm: connection to far lost")
+        expect(status).to_have_text(re.compile(r"^Slurm: connection to far lost \(checked [0-9:]{5}\)$"))
         expect(connection(page)).to_contain_text("connection lost since")
         screenshot(page, "clusters-lost")
     finally:
