@@ -17,6 +17,10 @@ from jupyter_slurm.embedded.machine.packages import find_program
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
+SAVED_PERIODS = """async () => {
+    const { values } = await window.jupyterapp.serviceManager.workspaces.list();
+    return values.map(({ data }) => data['jupyter-slurm-panel:table']?.period);
+}"""
 AGES_S = {"night": 2 * 86_400, "autumn": 20 * 86_400}
 
 
@@ -74,7 +78,9 @@ def _edit_and_resubmit(page: Page, screenshot: Callable[[Page, str], None]) -> N
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nights")
-def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Page, str], None]) -> None:
+def test_a_job_of_a_terminal_two_days_later(
+    page: Page, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+) -> None:
     page.locator(".jp-Slurm-status button").click()
     row = page.locator(".jp-Slurm-body [role=row]", has_text="night")
     expect(row).to_contain_text("FAILED")
@@ -99,8 +105,9 @@ def test_a_job_of_a_terminal_two_days_later(page: Page, screenshot: Callable[[Pa
         period.select_option(choice)
         expect(names).to_have_text(shown_names)
     screenshot(page, "history-all")
+    wait_for(lambda: 0 in page.evaluate(SAVED_PERIODS), "the period is saved")
     page.reload()
     page.evaluate("window.jupyterapp.restored")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
-    expect(names).to_have_text(["morning", "night", "autumn"])
     expect(period).to_have_value("0")
+    expect(names).to_have_text(["morning", "night", "autumn"])

@@ -32,13 +32,15 @@ def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
     return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.JupyterSlurm.launch = {"memory": "2G"}\n'}
 
 
-def _mean_it(place: Locator, word: str) -> None:
-    """Press a button and its confirmation, which lasts five seconds: a busy browser misses it."""
+def _mean_it(place: Locator, word: str, done: re.Pattern[str] | None = None) -> None:
+    """Press a button and its confirmation, which lasts five seconds: a busy browser misses it, or the kernel does."""
     question = place.get_by_role("button", name=f"Really {word.lower()}?")
     for _ in range(10):
         place.get_by_role("button", name=word, exact=True).click()
         with contextlib.suppress(PlaywrightTimeout):
             question.click(delay=500, timeout=4000)  # not a double click
+            if done is not None:
+                place.get_by_text(done).first.wait_for(timeout=20_000)
             return
     raise AssertionError(f"{word} asks nothing")
 
@@ -61,7 +63,7 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look,
     assert abs(state.bounding_box()["x"] - head.bounding_box()["x"]) < 2  # type: ignore[index]
     screenshot(page, name)
     axe(page, ".jupyter-slurm-monitor")
-    _mean_it(row, "Cancel")
+    _mean_it(row, "Cancel", re.compile("COMPLETING|CANCELLED"))
     expect(row).to_contain_text("CANCELLED")
     expect(controls).to_have_count(0)
     expect(cell).not_to_contain_text("over")
