@@ -140,7 +140,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
     def said(line: str) -> list[str]:
         return list(kernel.complete(line)[1])
 
-    assert said("%%sbatch --time=1-") == ["a day"]
+    assert said("%%sbatch --time=1-") == ["24 h"]
     assert said("%%sbatch -p devwork --mem=6") == ["all of 4 nodes"]
     assert "rates" in kernel.complete("%%sbatch --comment={rat")[0], "a value of Python may be meant"
     assert said("%%sbatch -p dev") == ["default, 4 nodes, 1 GPU a node, no time limit"]
