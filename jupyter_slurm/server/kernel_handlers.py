@@ -53,12 +53,6 @@ class _KernelHandler(ProblemHandler):
         self._access = access
         self._track_activity = self.request.method not in ("GET", "HEAD")  # a polling tab is not user activity
 
-    @web.authenticated
-    @authorized("read")
-    async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
-        """Answer a preflight request: other origins get no permissions."""
-        raise web.HTTPError(405)
-
     async def _answer_with(self, act: Callable[[], Any], status: int = 200) -> None:
         """Answer with the result of a function that reads files or asks the agent."""
         try:

@@ -1,5 +1,8 @@
 """Base of the API's handlers: errors are answered with a problem document (RFC 9457)."""
 
+# `authorized` is typed for plain functions only.
+# mypy: disable-error-code="untyped-decorator"
+
 from __future__ import annotations
 
 import json
@@ -7,7 +10,9 @@ from collections.abc import Mapping
 from http.client import responses
 from typing import Any
 
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
+from tornado import web
 
 from jupyter_slurm.errors import SlurmError
 
@@ -18,6 +23,12 @@ class ProblemHandler(APIHandler):
     """Answers errors with problem documents; Jupyter authorizes."""
 
     auth_resource = "jupyter-slurm"
+
+    @web.authenticated
+    @authorized("read")
+    async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
+        """Answer a preflight request: other origins get no permissions."""
+        raise web.HTTPError(405)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a problem document."""

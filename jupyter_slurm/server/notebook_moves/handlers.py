@@ -254,12 +254,6 @@ class _MoveHandler(ProblemHandler):
         self._moves = moves
         self._track_activity = self.request.method not in ("GET", "HEAD")  # a polling tab is not user activity
 
-    @web.authenticated
-    @authorized("read")
-    async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
-        """Answer a preflight request: other origins get no permissions."""
-        raise web.HTTPError(405)
-
 
 class MovesHandler(_MoveHandler):
     """The moves of notebooks."""

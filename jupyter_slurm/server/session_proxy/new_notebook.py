@@ -8,6 +8,7 @@ A page of this server cannot ask the session itself: only the session's own page
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -30,6 +31,7 @@ NEW_NOTEBOOKS = r"jupyter-slurm/api/server/sessions/([0-9]{8}-[0-9]{6}-[0-9a-f]{
 
 # The session is software of a node: its answers become a part of an address.
 _FILE_NAME = re.compile(r"[\w-][\w .()-]{0,200}\.ipynb")
+_TIMEOUT_S = 60.0
 _KERNEL_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -52,8 +54,9 @@ class NewNotebookHandler(ProblemHandler):
         if not route.path.startswith(f"{self.base_url}jupyter-slurm/"):
             raise web.HTTPError(404, "This server cannot show the session: it was launched from another server.")
         try:
-            name = await self._create(route)
-        except (httpx.TransportError, TunnelUnproven, ValueError) as error:
+            async with asyncio.timeout(_TIMEOUT_S):
+                name = await self._create(route)
+        except (httpx.TransportError, TunnelUnproven, TimeoutError, ValueError, RecursionError) as error:
             raise web.HTTPError(502, "The session did not create a notebook. Open the session instead.") from error
         self.set_status(201)
         self.finish(json.dumps({"path": f"{route.path}lab/tree/{quote(name)}"}))
