@@ -67,7 +67,7 @@ def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look,
     expect(row).to_contain_text("CANCELLED")
     expect(controls).to_have_count(0)
     expect(cell).not_to_contain_text("over")
-    expect(table).not_to_contain_text("hands over")
+    expect(table).not_to_contain_text("sends your clicks")
     assert page.locator("img[src=x]").count() == 0
     go.touch()
     expect(cell).to_contain_text("over")

@@ -578,4 +578,4 @@ def test_resume_is_for_cells_and_scripts_and_says_how_often(kernel: Any) -> None
 def test_a_report_of_a_cell(kernel: Any) -> None:
     kernel.ok("%%sbatch as=counted wait\nsum(range(10))", timeout=120)
     told = kernel.ok("counted.report()").result["text/plain"]
-    assert "from    what runs the cell, at its end" in told
+    assert "source  runner of the cell, at its end" in told

@@ -136,7 +136,7 @@ def test_a_front_end_without_subshells_is_told_that_clicks_wait(
     wait_for(lambda: "sends your clicks only when the cell has ended" in front.html(root), "it says so")
     go.touch()
     kernel.end(cell)
-    wait_for(lambda: "hands over" not in front.html(root), "and no longer")
+    wait_for(lambda: "sends your clicks" not in front.html(root), "and no longer")
     kernel.ok("shown.close()")
 
 

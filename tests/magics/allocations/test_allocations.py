@@ -210,7 +210,7 @@ def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
     assert {"RUNNING", "mine"} <= {*row}
     assert re.search(r"^kind +allocation$", cli("show", number), re.MULTILINE)
     assert cli("cancel", number).startswith(f"Cancelled job {number}: ")
-    wait_for(lambda: "(mine): given back" in kernel.text(held), "it is told where it was asked for")
+    wait_for(lambda: "(mine): released" in kernel.text(held), "it is told where it was asked for")
     assert "was released" in kernel.run("%srun on=mine true").traceback
     kernel.ok(
         f"ask = another._cluster.client\nlisted = {{job['label']: job for job in ask.get({path!r}, params={{'state': 'active'}})}}\n"
@@ -218,7 +218,7 @@ def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
     )
     told = "[listed['another'][name] for name in ('kind', 'state', 'keep', 'gpus')], asked['released']"
     assert kernel.value(told) == "['allocation', 'RUNNING', False, 0] asked"
-    wait_for(lambda: "(another): given back" in kernel.text(other), "and this one, too")
+    wait_for(lambda: "(another): released" in kernel.text(other), "and this one, too")
 
 
 def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kernel: Any, wait_for: WaitFor) -> None:
