@@ -119,7 +119,8 @@ async def test_a_session_outlives_a_link_that_is_cut_for_long(
     assert session(laptop, key)["session"]["state"] == "ended"
     await ended(before["folder"])
     await laptop.until(lambda: not laptop.core.tunnels.list_to_api(NAME), "its tunnel is closed")
-    assert not site.slurm.run("squeue", "--noheader", "--states=running,completing", f"--user={site.user}").stdout
+    queue = ("squeue", "--noheader", "--states=running,completing", f"--user={site.user}")
+    await laptop.until(lambda: not site.slurm.run(*queue).stdout, "its job has ended, too")
 
 
 @pytest.mark.remote
