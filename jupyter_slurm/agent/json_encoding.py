@@ -52,17 +52,23 @@ def _pieces(value: Any) -> Iterator[bytes]:
             mark = b","
         yield b"}"
     else:
-        mark = b"["
-        for at in range(0, len(value), _ITEMS_AT_ONCE):
-            some = value[at : at + _ITEMS_AT_ONCE]
-            for one in [[each] for each in some] if _is_large(some) else [some]:
-                yield mark
-                if len(one) == 1:
-                    yield from _pieces(one[0])
-                else:
-                    yield encode(one)[1:-1]
-                mark = b","
+        mark, items = b"[", list(value)
+        for at in range(0, len(items), _ITEMS_AT_ONCE):
+            some = items[at : at + _ITEMS_AT_ONCE]
+            yield mark
+            if _is_large(some):
+                yield from _joined(some)
+            else:
+                yield encode(some)[1:-1]
+            mark = b","
         yield b"]"
+
+
+def _joined(items: list[Any]) -> Iterator[bytes]:
+    """Yield the items of a list, with commas between them."""
+    for place, each in enumerate(items):
+        yield b"," if place else b""
+        yield from _pieces(each)
 
 
 def _is_large(value: Any) -> bool:

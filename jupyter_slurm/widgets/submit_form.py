@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import comm
 import ipywidgets
@@ -33,9 +32,6 @@ from jupyter_slurm.widgets.form_problems import FormProblems, check_submission, 
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.log_view import LogView
 from jupyter_slurm.widgets.unanswered_clicks import handle_events_in_subshell, handle_replies_in_subshell
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["SubmitForm", "insert_cell", "submit_form"]
 

@@ -4,7 +4,7 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { CommandIDs } from "../common/identifiers";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import type { JobPage } from "./model";
 
 /** Actions of the commands on the page of a job. */

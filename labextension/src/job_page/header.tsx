@@ -7,7 +7,7 @@ import { countsText, failedTaskReference } from "../common/array_labels";
 import { formatTime } from "../common/format";
 import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
-import { usePeriodicRedraw } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import { actName } from "../jobs/actions/action_labels";
 import { estimate, reasonLines, remainingTime, timelineEvents } from "./labels";
 import type { JobPage } from "./model";

@@ -5,7 +5,7 @@ import { Widget } from "@lumino/widgets";
 
 import type { ApiSchemas, IJob } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { createElement } from "../common/dialogs";
+import { createElement } from "../common/jupyterlab/dialogs";
 import { problemText } from "../common/labels";
 import { newRequestKey } from "../common/launch_request";
 import type { IJobLocation } from "./model";

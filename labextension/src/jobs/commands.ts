@@ -5,11 +5,11 @@ import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import type { IJob } from "../common/api/objects";
 import { isReached } from "../common/api/records";
-import { chooseCluster } from "../common/dialogs";
+import { chooseCluster } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { isCancellable } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
-import { commandLabel } from "../common/palette";
+import { commandLabel } from "../common/jupyterlab/palette";
 import { cancelJob } from "./actions/confirmed_actions";
 import { chooseJob, enterJobId } from "./actions/job_dialogs";
 

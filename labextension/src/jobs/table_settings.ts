@@ -1,6 +1,7 @@
 /** Settings of the tables of jobs: the height of the rows and the default columns. No DOM. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { ISettingTexts } from "../common/jupyterlab/setting_texts";
 import { INITIAL_COLUMNS, type ColumnId } from "./table/columns";
 import { savedColumns } from "./table/saved_table";
 
@@ -19,17 +20,19 @@ export function tableSettings(told: Readonly<Record<string, unknown>> | undefine
   };
 }
 
-/** Return the title and the description of each setting; in English as in the schema. */
-export function settingWords(
-  trans: TranslationBundle,
-): Readonly<Record<string, readonly [string, string]>> {
+/** Return the texts of the settings in the language of the user; in English as in the schema. */
+export function tableSettingTexts(trans: TranslationBundle): ISettingTexts {
   return {
-    density: [trans.__("Density"), trans.__("Height of the rows: comfortable or compact.")],
-    columns: [
-      trans.__("Default columns"),
-      trans.__(
-        "Columns of the table in a tab, in their order, unless you choose others in the table.",
-      ),
-    ],
+    title: trans.__("Slurm jobs"),
+    description: trans.__("The tables of jobs."),
+    settings: {
+      density: [trans.__("Density"), trans.__("Height of the rows: comfortable or compact.")],
+      columns: [
+        trans.__("Default columns"),
+        trans.__(
+          "Columns of the table in a tab, in their order, unless you choose others in the table.",
+        ),
+      ],
+    },
   };
 }

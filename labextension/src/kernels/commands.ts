@@ -11,11 +11,11 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { confirmEnd } from "../common/dialogs";
+import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { clusterName, problemText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { durationWords, parseDuration } from "../common/time_limit";
 import { chooseKernel } from "./kernel_dialogs";
 import { isSlurmProvisioned, kernelRequest, type IKernelApi } from "./model";

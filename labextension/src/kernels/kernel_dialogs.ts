@@ -1,7 +1,7 @@
 /** Dialogs that ask for a kernel or a notebook. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { chooseOne } from "../common/dialogs";
+import { chooseOne } from "../common/jupyterlab/dialogs";
 import type { IKernelSpec } from "./model";
 
 export function chooseKernel(

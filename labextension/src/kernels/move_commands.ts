@@ -13,10 +13,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { confirmEnd } from "../common/dialogs";
+import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { problemText } from "../common/labels";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { isSlurmKernel } from "./commands";
 import { chooseNotebook } from "./kernel_dialogs";
 import { notebookPath, type IContext } from "./kernel_watch";

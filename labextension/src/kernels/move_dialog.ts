@@ -3,7 +3,7 @@ import { Dialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
-import { createElement } from "../common/dialogs";
+import { createElement } from "../common/jupyterlab/dialogs";
 import { formatSize } from "../common/format";
 import type { IKernelSpec } from "./model";
 import type { ISurvey, IVariable } from "./move_model";

@@ -5,7 +5,7 @@ import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import type { IJobsModel } from "../common/jobs_model";
-import { usePeriodicRedraw } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import type { IKernelState, KernelWatch } from "./kernel_watch";
 import { kernelAbout, kernelText } from "./labels";
 import { standingOf } from "./model";

@@ -5,11 +5,11 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import type { ICluster } from "../common/api/objects";
-import { chooseCluster, confirmEnd } from "../common/dialogs";
+import { chooseCluster, confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, disconnectBody, disconnectTitle, usersText } from "../common/labels";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 
 /** End a login, after a confirmation where processes use it. */
 export async function confirmDisconnect(

@@ -6,7 +6,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
 import type { IPrompt } from "../common/api/objects";
-import { createElement } from "../common/dialogs";
+import { createElement } from "../common/jupyterlab/dialogs";
 import { promptHead } from "../common/labels";
 
 function field(text: string, echo: boolean): HTMLElement {

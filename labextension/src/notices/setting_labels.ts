@@ -1,6 +1,7 @@
-/** Labels of the settings in the language of the user: JupyterLab itself searches them in its language packs only. */
-import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+/** Texts of the settings of notifications. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { ISettingTexts } from "../common/jupyterlab/setting_texts";
 
 /** Return the title and the description of each setting; in English as in the schema. */
 function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
@@ -32,33 +33,11 @@ function words(trans: TranslationBundle): Readonly<Record<string, readonly [stri
   };
 }
 
-/** Texts of a schema of settings: the title, the description, and those of each setting. */
-export interface ISchemaWords {
-  readonly title: string;
-  readonly description: string;
-  readonly settings: Readonly<Record<string, readonly [string, string]>>;
-}
-
 /** Return the texts of the settings of notifications in the language of the user. */
-export function noticeWords(trans: TranslationBundle): ISchemaWords {
+export function noticeSettingTexts(trans: TranslationBundle): ISettingTexts {
   return {
     title: trans.__("Slurm notifications"),
     description: trans.__("Notifications about your jobs."),
     settings: words(trans),
   };
-}
-
-/** Return the schema of settings with other texts. */
-export function translatedSchema(
-  schema: ISettingRegistry.ISchema,
-  { title, description, settings }: ISchemaWords,
-): ISettingRegistry.ISchema {
-  const properties = { ...schema.properties };
-  for (const [name, [label, help]] of Object.entries(settings)) {
-    const known = properties[name];
-    if (known !== undefined) {
-      properties[name] = { ...known, title: label, description: help };
-    }
-  }
-  return { ...schema, title, description, properties };
 }

@@ -5,7 +5,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { addToPalette } from "../common/palette";
+import { addToPalette } from "../common/jupyterlab/palette";
 import { addJobCommands } from "../jobs/commands";
 import { addConnectionCommands } from "../logins/connection_commands";
 

@@ -19,11 +19,11 @@ import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
 
 import { AgentApi } from "../agent_api";
-import { confirmEnd } from "../common/dialogs";
+import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { cancelBody, cancelTitle } from "../common/labels";
-import { addPage } from "../common/main_area";
+import { addPage } from "../common/jupyterlab/main_area";
 import { addPageCommands } from "../job_page/commands";
 import type { IJobActs } from "../job_page/header";
 import { jobLink } from "../job_page/job_link";

@@ -15,8 +15,9 @@ import { AgentApi } from "../agent_api";
 import { referenceOf } from "../common/api/records";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { addPage, hasMainArea } from "../common/main_area";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addPage, hasMainArea } from "../common/jupyterlab/main_area";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
+import { loadSettings } from "../common/jupyterlab/setting_texts";
 import { AllJobs } from "../jobs/all_jobs";
 import { actOnJobs } from "../jobs/actions/confirmed_actions";
 import { addContextMenu } from "../jobs/actions/context_menu";
@@ -26,10 +27,9 @@ import type { ColumnId } from "../jobs/table/columns";
 import type { ITableMemory } from "../jobs/table/saved_table";
 import { PastJobs } from "../jobs/table/filters/period";
 import { JobsTable } from "../jobs/table/table_model";
-import { settingWords, tableSettings } from "../jobs/table_settings";
+import { tableSettings, tableSettingTexts } from "../jobs/table_settings";
 import { confirmDisconnect } from "../logins/connection_commands";
 import { jobsIcon, LAUNCHER_RANK, stopSession } from "../sessions/commands";
-import { translatedSchema } from "../notices/setting_labels";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 
 const ID = "jupyter-slurm:panel";
@@ -80,22 +80,11 @@ function createConfiguration(
       }
     }
   };
-  registry?.transform(ID, {
-    fetch: (plugin) => ({
-      ...plugin,
-      schema: translatedSchema(plugin.schema, {
-        title: trans.__("Slurm jobs"),
-        description: trans.__("The tables of jobs."),
-        settings: settingWords(trans),
-      }),
-    }),
-  });
-  const use = (loaded: ISettingRegistry.ISettings): void => {
-    settings = loaded;
-    loaded.changed.connect(follow);
+  void loadSettings(registry, ID, tableSettingTexts(trans)).then((loaded) => {
+    settings = loaded; // without settings, the initial ones apply
+    loaded?.changed.connect(follow);
     follow();
-  };
-  void registry?.load(ID).then(use, () => undefined); // without settings, the initial ones apply
+  });
   return (table, isWide) => {
     tables.set(table, isWide);
     configure(table, isWide);

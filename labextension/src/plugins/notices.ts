@@ -7,11 +7,11 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { AgentApi } from "../agent_api";
 import type { IJob } from "../common/api/objects";
 import { failedTaskReference } from "../common/array_labels";
-import { createClaim, createTurnRequest } from "../common/browser_tabs";
+import { createClaim, createTurnRequest } from "../common/jupyterlab/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { jobCluster } from "../common/labels";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { JobPanel } from "../job_page/page";
 import { openJob } from "../jobs/commands";
 import { followUpActions } from "../kernels/move_commands";
@@ -20,7 +20,8 @@ import { errorLine } from "../notices/error_line";
 import { describeNotices, separateFailures, type INotification } from "../notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice, type INoticeSettings } from "../notices/model";
 import { SessionEndWarning } from "../notices/session_end";
-import { noticeWords, translatedSchema } from "../notices/setting_labels";
+import { loadSettings } from "../common/jupyterlab/setting_texts";
+import { noticeSettingTexts } from "../notices/setting_labels";
 import { isCardVisible } from "../notices/visibility";
 import { ownSession, type OwnSession } from "../sessions/own_session";
 import { endWarning } from "../sessions/own_session_labels";
@@ -54,13 +55,7 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
   ): Promise<void> => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    registry?.transform(ID, {
-      fetch: (plugin) => ({
-        ...plugin,
-        schema: translatedSchema(plugin.schema, noticeWords(trans)),
-      }),
-    });
-    const settings = (await registry?.load(ID).catch(() => null)) ?? null;
+    const settings = await loadSettings(registry, ID, noticeSettingTexts(trans));
     const wishes = (): Settings => ({
       ...DEFAULT_SETTINGS,
       browser: false,

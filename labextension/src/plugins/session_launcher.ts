@@ -13,7 +13,7 @@ import type { ICluster } from "../common/api/objects";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import type { ILaunchForm } from "../common/launch_request";
-import { addPage } from "../common/main_area";
+import { addPage } from "../common/jupyterlab/main_area";
 import { addKernel, type IKernelActs } from "../kernels/commands";
 import { addLaunchCommands, launchPage, stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";

@@ -7,10 +7,11 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { AgentApi } from "../agent_api";
 import { DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
+import { loadSettings } from "../common/jupyterlab/setting_texts";
 import { IResourcesModel } from "../resources/model";
 import { memoryIn } from "../sessions/commands";
 import { ISessionsModel, SessionsModel } from "../sessions/model";
-import { startValues, translatedSchema } from "../sessions/settings";
+import { launchSettingTexts, startValues } from "../sessions/settings";
 
 const ID = "jupyter-slurm:sessions";
 
@@ -30,10 +31,7 @@ export const sessionsPlugin: JupyterFrontEndPlugin<ISessionsModel> = {
     translator: ITranslator | null,
   ): ISessionsModel => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    registry?.transform(ID, {
-      fetch: (plugin) => ({ ...plugin, schema: translatedSchema(trans, plugin.schema) }),
-    });
-    const settings = registry?.load(ID).catch(() => null);
+    const settings = loadSettings(registry, ID, launchSettingTexts(trans));
     const api = new AgentApi(app.serviceManager.serverSettings);
     return new SessionsModel(api, jobs, memoryIn(state), resources, async () =>
       startValues((await settings)?.composite ?? {}),

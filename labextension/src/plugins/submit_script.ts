@@ -5,8 +5,8 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
-import { addPage } from "../common/main_area";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addPage } from "../common/jupyterlab/main_area";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { openJob } from "../jobs/commands";
 import { isScript, submitScript, type IScriptActs } from "../jobs/actions/script_submission";
 import { gpuIcon } from "../sessions/commands";

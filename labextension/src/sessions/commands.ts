@@ -8,11 +8,11 @@ import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
 import type { ICluster } from "../common/api/objects";
-import { chooseCluster, confirmEnd } from "../common/dialogs";
+import { chooseCluster, confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { jobName } from "../common/labels";
-import { addToPalette, commandLabel } from "../common/palette";
+import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { launchTitle, newSessionTitle, stopBody, stopTitle } from "./labels";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
 import {

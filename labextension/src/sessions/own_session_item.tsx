@@ -4,7 +4,7 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
-import { usePeriodicRedraw } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import type { OwnSession } from "./own_session";
 import { ownSessionAbout, ownSessionText } from "./own_session_labels";
 

@@ -4,7 +4,7 @@ import * as React from "react";
 
 import { formatClock } from "../common/format";
 import { jobCluster, jobName, problemText } from "../common/labels";
-import { usePeriodicRedraw } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import {
   isolationText,
   plainText,

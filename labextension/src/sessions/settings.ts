@@ -1,7 +1,7 @@
 /** Settings of the form that launches a session: its start values. */
-import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { ISettingTexts } from "../common/jupyterlab/setting_texts";
 import type { ILaunchForm } from "../common/launch_request";
 
 /** Return the title and the description of each setting; in English as in the schema. */
@@ -28,25 +28,14 @@ function words(trans: TranslationBundle): Readonly<Record<string, readonly [stri
   };
 }
 
-/** Return the schema of the settings in the language of the user. */
-export function translatedSchema(
-  trans: TranslationBundle,
-  schema: ISettingRegistry.ISchema,
-): ISettingRegistry.ISchema {
-  const properties = { ...schema.properties };
-  for (const [name, [title, description]] of Object.entries(words(trans))) {
-    const known = properties[name];
-    if (known !== undefined) {
-      properties[name] = { ...known, title, description };
-    }
-  }
+/** Return the texts of the settings in the language of the user. */
+export function launchSettingTexts(trans: TranslationBundle): ISettingTexts {
   return {
-    ...schema,
     title: trans.__("Slurm launch form"),
     description: trans.__(
       "Start values of the form that launches a session, until you have launched one on a cluster.",
     ),
-    properties,
+    settings: words(trans),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ICluster } from "../common/api/objects";
-import { confirmEnd } from "../common/dialogs";
+import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { clusterName } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
 import { initialForm } from "./form_values";

@@ -5,13 +5,14 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import schema from "../../schema/notices.json";
 import type { IJob, IPrompt } from "../../src/common/api/objects";
-import { createClaim, createTurnRequest } from "../../src/common/browser_tabs";
+import { createClaim, createTurnRequest } from "../../src/common/jupyterlab/browser_tabs";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { show } from "../../src/notices/browser_notifications";
 import { lastErrorLine } from "../../src/notices/error_line";
 import { describeNotices } from "../../src/notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice } from "../../src/notices/model";
-import { noticeWords, translatedSchema } from "../../src/notices/setting_labels";
+import { translatedSchema } from "../../src/common/jupyterlab/setting_texts";
+import { noticeSettingTexts } from "../../src/notices/setting_labels";
 
 const trans = nullTranslator.load("jupyter_slurm");
 
@@ -467,9 +468,9 @@ describe("claims", () => {
 
   it("have settings whose words are translated, all of them, and in English are those of the schema", () => {
     const told = schema as unknown as ISettingRegistry.ISchema;
-    expect(translatedSchema(told, noticeWords(trans))).toEqual(told);
+    expect(translatedSchema(told, noticeSettingTexts(trans))).toEqual(told);
     const loud = { __: (text: string) => text.toUpperCase() } as unknown as TranslationBundle;
-    const said = translatedSchema(told, noticeWords(loud));
+    const said = translatedSchema(told, noticeSettingTexts(loud));
     for (const one of [said, ...Object.values(said.properties ?? {})]) {
       for (const text of [one.title, one.description]) {
         expect(text).toBe(text?.toUpperCase());

@@ -175,7 +175,7 @@ export interface components {
             readonly active?: number;
             /** @description Whether the cluster has GPUs, by its profile or Slurm's GresTypes; absent while that is unknown */
             readonly gpus?: boolean;
-            /** @description What stands first in a form that launches a session, by the profile, else the same for all clusters; absent while nobody is logged in */
+            /** @description Start values of a form that launches a session, of the profile, else the same for all clusters; absent before the login */
             readonly launch?: {
                 /** @description Seconds without use after which a session ends where nothing else is said */
                 readonly idle: number;

@@ -2,7 +2,7 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { Act, IJob } from "../../common/api/objects";
-import { confirmEnd } from "../../common/dialogs";
+import { confirmEnd } from "../../common/jupyterlab/dialogs";
 import type { IJobsModel } from "../../common/jobs_model";
 import { actQuestion, needsConfirmation } from "./action_labels";
 import { enterTimeLimit } from "./job_dialogs";

@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
 import type { IJob } from "../../common/api/objects";
-import { chooseOne, createElement, listNode } from "../../common/dialogs";
+import { chooseOne, createElement, listNode } from "../../common/jupyterlab/dialogs";
 import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";

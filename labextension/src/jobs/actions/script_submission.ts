@@ -6,7 +6,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ICluster, IJob } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
 import { isReached } from "../../common/api/records";
-import { chooseCluster } from "../../common/dialogs";
+import { chooseCluster } from "../../common/jupyterlab/dialogs";
 import type { IJobsModel } from "../../common/jobs_model";
 import { problemText } from "../../common/labels";
 import { newRequestKey, type ILaunchForm } from "../../common/launch_request";

@@ -7,7 +7,7 @@ import { ACTS, type Act, type IJob } from "../../common/api/objects";
 import { CommandIDs } from "../../common/identifiers";
 import { isAllowed } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
-import { addToPalette, commandLabel } from "../../common/palette";
+import { addToPalette, commandLabel } from "../../common/jupyterlab/palette";
 import { openJob } from "../commands";
 import { actOnJobs } from "./confirmed_actions";
 import type { JobsPanel } from "../panel";

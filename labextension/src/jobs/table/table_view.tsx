@@ -6,7 +6,7 @@ import * as React from "react";
 import type { IJob } from "../../common/api/objects";
 import { hasParts, identity } from "../../common/api/records";
 import { isReleased, stateKind } from "../../common/job_states";
-import { usePeriodicRedraw } from "../../common/periodic_redraw";
+import { usePeriodicRedraw } from "../../common/jupyterlab/periodic_redraw";
 import { gridColumns } from "./columns";
 import type { IOpenFilter } from "./filters/column_filter";
 import { handleKey, type ITableActs } from "./keyboard";

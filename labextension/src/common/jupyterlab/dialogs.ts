@@ -3,8 +3,8 @@ import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
-import type { ICluster } from "./api/objects";
-import { clusterName } from "./labels";
+import type { ICluster } from "../api/objects";
+import { clusterName } from "../labels";
 
 /** Ask the user to choose one of several items; without a dialog where there is only one. Null: none. */
 export async function chooseOne<T>(
