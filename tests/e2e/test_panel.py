@@ -87,7 +87,7 @@ def row_of(page: Page, job: str) -> Locator:
 
 SAVED_TABLE = """async () => {
     const { values } = await window.jupyterapp.serviceManager.workspaces.list();
-    return JSON.stringify(values.map(({ data }) => data['jupyter-slurm-panel:table']?.kinds));
+    return JSON.stringify(values.map(({ data }) => data['jupyter-slurm-panel:table'] ?? null));
 }"""
 
 
@@ -374,6 +374,7 @@ def test_the_narrow_list_and_the_wide_table_have_room_for_what_they_show(
     sbatch: Callable[..., str],
     axe: Callable[[Page, str], None],
     screenshot: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     """In the side bar, at 232 pixels, at 900 and wide; with an array of which a task has failed."""
     array = _fail_one_of(cluster, "1-6")
@@ -404,12 +405,16 @@ def test_the_narrow_list_and_the_wide_table_have_room_for_what_they_show(
     expect(failed.locator(".jp-Slurm-id")).to_have_text(f"{array}_2")
     expect(failed.locator(".jp-Slurm-facts")).to_have_attribute("title", re.compile("The job ended with exit code 1."))
     side.get_by_role("button", name=re.compile("^Failed ")).click()
-    _use_the_wide_table(page, array, screenshot, axe)
+    _use_the_wide_table(page, array, screenshot, axe, wait_for)
     subprocess.run(["scancel", array], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
 
 
 def _use_the_wide_table(
-    page: Page, array: str, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+    page: Page,
+    array: str,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     wide = page.locator("#jupyter-slurm-panel .jp-Slurm-panel, .jp-Slurm-panel#jupyter-slurm-panel").first
@@ -444,7 +449,7 @@ def _use_the_wide_table(
     assert round(before[0][2] - after[2]) == 100
     screenshot(page, "panel-wide")
     axe(page, "#jupyter-slurm-panel")
-    _filter_columns(page, wide, screenshot, axe)
+    _filter_columns(page, wide, screenshot, axe, wait_for)
     _choose_density(page, wide, screenshot)
     row.locator(".jp-Slurm-state").click(button="right")
     menu = page.locator(".lm-Menu")
@@ -459,6 +464,7 @@ def _filter_columns(
     wide: Locator,
     screenshot: Callable[[Page, str], None],
     axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     """By a text and by a list, with the keyboard; kept across a reload; cleared."""
     rows, box = wide.locator(ROWS), wide.get_by_role("dialog", name=re.compile("^Filter by "))
@@ -481,6 +487,7 @@ def _filter_columns(
     axe(page, "#jupyter-slurm-panel")
     page.keyboard.press("Escape")
     expect(rows).to_have_count(1)
+    wait_for(lambda: re.search("HALV.*arandu", page.evaluate(SAVED_TABLE)), "the filters are saved")
     page.reload()
     page.evaluate("window.jupyterapp.restored")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
