@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 _PARENT_CHECK_INTERVAL_S = 1.0  # seconds between two checks of the parent process
 _TIME_LIMIT_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the remaining time
 _STAGE_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the image's progress
-_CLIENT_RETURN_TIMEOUT_S = 10.0  # seconds for clients to connect to a replacement of a proxy
 _KERNEL_END_TIMEOUT_S = 2.0  # seconds for a kernel to end by itself, within a client's wait for the proxy
 _MAX_LOG_LINES = 20  # lines of the log to show
 _DETACHED_EXIT_CODE, _DIED_EXIT_CODE = 0, 1
@@ -260,9 +259,7 @@ class KernelProxy:
         )
         self._running = KernelForwarding(self._channels, carrier)
         if self._place.is_resumed:
-            await self._channels.wait_for_subscriber(
-                _CLIENT_RETURN_TIMEOUT_S
-            )  # for the kernel's messages of the meantime
+            await self._channels.wait_for_subscriber()  # for the kernel's messages of the meantime
             self._start_forwarding()
         pauses = ReconnectDelays()
         while not self._has_ended.is_set():

@@ -167,6 +167,7 @@ async def test_two_streams_at_once_take_two_sessions_and_what_was_refused_is_tri
 async def test_sessions_that_all_hang_are_freed(ssh_host, connect):
     host = ssh_host(name="stuck", options={"MaxSessions": 2})
     transport = connect(host).transport
+    await transport.run(["true"])  # the connection is there, however long it takes
     stuck = [transport.run(["sleep", "1000"], timeout=0.5) for _ in range(2)]
     for one in await asyncio.gather(*stuck, return_exceptions=True):
         assert isinstance(one, CommandTimeout)

@@ -28,6 +28,8 @@ _LARGE_MESSAGE_BYTES = 1 << 14  # bytes of a message that counts as large
 _MAX_UNREAD_BYTES = 1 << 30  # bytes of unread large messages; above, large messages are not published
 _LINGER_MS = 2000  # milliseconds in which the last messages are still sent
 _REQUEST_CHANNELS = ("shell", "control", "stdin")
+_CLIENT_RETURN_TIMEOUT_S = 10.0  # seconds for a client to connect to a replacement of a proxy
+_CLIENT_CHECK_INTERVAL_S = 0.05  # seconds between two attempts to send to a client that is not connected
 _ESSENTIAL_MESSAGES = (
     "status",
     "execute_input",
@@ -60,6 +62,7 @@ class ZmqChannels:
         self.wire = MessageFraming(key, connection.get("signature_scheme") or "hmac-sha256")
         self._context = zmq.Context()
         self._loops: list[asyncio.Task[None]] = []
+        self._undelivered: dict[tuple[str, bytes], deque[list[bytes]]] = {}  # by channel and client, in order
         self._sockets: dict[str, zmq.asyncio.Socket] = {}
         kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.XPUB}
         around = zmq.asyncio.Context(self._context)
@@ -78,6 +81,7 @@ class ZmqChannels:
         elif name != "hb":
             socket.rcvhwm = socket.sndhwm = 0  # requests of clients wait and are not lost
             socket.router_handover = True  # a reconnecting client keeps its identity
+            socket.router_mandatory = True  # a message to a client that is not connected is an error, not lost silently
         if given.get("curve_secretkey"):
             socket.curve_secretkey, socket.curve_publickey = (
                 str(given[name]).encode() for name in ("curve_secretkey", "curve_publickey")
@@ -93,10 +97,10 @@ class ZmqChannels:
         self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
         self._loops.append(asyncio.create_task(self._subscribe(), name="iopub"))
 
-    async def wait_for_subscriber(self, within: float) -> None:
+    async def wait_for_subscriber(self) -> None:
         """Wait briefly for a subscriber: without one, published messages are lost."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(_CLIENT_RETURN_TIMEOUT_S):
                 await self._has_listener.wait()
 
     async def close(self) -> None:
@@ -132,8 +136,37 @@ class ZmqChannels:
     # Sending ----------------------------------------------------------------------------------------------------
 
     def send(self, channel: str, frames: Frames, idents: Sequence[bytes]) -> None:
-        """Send a message to a client. A message to a disconnected client is lost."""
-        self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # returns a future that is already done
+        """Send a message to a client. If the client is not connected, wait briefly for it; then the message is lost."""
+        parts = self.wire.parts(frames, idents)
+        client = channel, parts[0]
+        if client in self._undelivered:
+            self._undelivered[client].append(parts)
+        elif not self._send_now(channel, parts):
+            self._undelivered[client] = deque([parts])
+            self._loops = [loop for loop in self._loops if not loop.done()]
+            self._loops.append(asyncio.create_task(self._deliver(client), name=f"undelivered {channel}"))
+
+    def _send_now(self, channel: str, parts: list[bytes]) -> bool:
+        """Send a message; return whether its client is connected."""
+        # The future is already done: these sockets have no limit at which they wait.
+        error = asyncio.ensure_future(self._sockets[channel].send_multipart(parts)).exception()
+        if isinstance(error, zmq.ZMQError) and error.errno == zmq.EHOSTUNREACH:
+            return False
+        if error is not None:
+            raise error
+        return True
+
+    async def _deliver(self, client: tuple[str, bytes]) -> None:
+        """Send the messages of a client in order once the client is connected."""
+        waiting = self._undelivered[client]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLIENT_RETURN_TIMEOUT_S):
+                while waiting:
+                    if self._send_now(client[0], waiting[0]):
+                        waiting.popleft()
+                    else:
+                        await asyncio.sleep(_CLIENT_CHECK_INTERVAL_S)
+        del self._undelivered[client]
 
     def publish(self, frames: Frames, kind: str) -> bool:
         """Send a message to all clients; False: too large, given the unread messages of a slow client."""
