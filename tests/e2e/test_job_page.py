@@ -149,13 +149,18 @@ def test_a_log_of_a_gigabyte_opens_at_its_end(
     assert sum(sizes) < 2**20, "only the end is read"
     first = log.locator(".jp-Slurm-line").first
     log.evaluate("node => { node.scrollTop = 0 }")
-    expect(first).to_have_text(re.compile("line"))
-    before = int(first.inner_text().removeprefix("line "))
+
+    def number() -> int | None:
+        """Return the number of the first line; None while lines are inserted."""
+        told = first.inner_text().removeprefix("line ")
+        return int(told) if told.isdigit() else None
+
+    wait_for(lambda: number() is not None, "the first lines are shown")
+    before = next(value for value in iter(number, object()) if value is not None)
 
     def earlier() -> bool:
         log.evaluate("node => { node.scrollTop = 0 }")
-        told = first.inner_text().removeprefix("line ")
-        return told.isdigit() and int(told) < before  # empty while lines are inserted
+        return (number() or before) < before
 
     wait_for(earlier, "scrolling up reads more")
     assert sum(sizes) < 2 * 2**20
