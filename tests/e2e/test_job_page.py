@@ -160,7 +160,8 @@ def test_a_log_of_a_gigabyte_opens_at_its_end(
 
     def earlier() -> bool:
         log.evaluate("node => { node.scrollTop = 0 }")
-        return (number() or before) < before
+        value = number()
+        return value is not None and value < before
 
     wait_for(earlier, "scrolling up reads more")
     assert sum(sizes) < 2 * 2**20
