@@ -19,12 +19,12 @@ from jupyter_slurm.kernels.channels.keeper_connection import (
     Parcel,
     PeerRejected,
     PeerReplaced,
-    ReconnectDelays,
 )
 from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
 from jupyter_slurm.kernels.notices import OutageNotice
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.runner.link import resumable_link
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _PARENT_CHECK_INTERVAL_S = 1.0  # seconds between two checks of the parent process
 _TIME_LIMIT_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the remaining time
+_RECONNECT_DELAYS_S = 0.1, 5.0  # seconds between two connections to the kernel: first, and longest
 _STAGE_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the image's progress
 _KERNEL_END_TIMEOUT_S = 2.0  # seconds for a kernel to end by itself, within a client's wait for the proxy
 _MAX_LOG_LINES = 20  # lines of the log to show
@@ -261,7 +262,7 @@ class KernelProxy:
         if self._place.is_resumed:
             await self._channels.wait_for_subscriber()  # for the kernel's messages of the meantime
             self._start_forwarding()
-        pauses = ReconnectDelays()
+        delays = RetryDelays(*_RECONNECT_DELAYS_S)
         while not self._has_ended.is_set():
             carrier.held = 0.0
             try:
@@ -276,7 +277,7 @@ class KernelProxy:
                 log.info("the link: %s", error)
             if await self._place.ended() is not None:
                 return
-            await asyncio.sleep(pauses.after(carrier.held))
+            await asyncio.sleep(delays.next(lasted=carrier.held))
 
     async def _show_stage(self) -> None:
         """Show the progress on the node in the waiting cell: the keeper listens before the kernel starts."""

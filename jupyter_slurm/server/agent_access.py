@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets.config import Config
 
 from jupyter_slurm.errors import JobNotFound, SlurmError
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.server.session_route import SessionRoute
 
 if TYPE_CHECKING:
@@ -23,10 +25,7 @@ __all__ = ["AgentAccess"]
 
 _log = logging.getLogger(__name__)
 
-_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = (
-    0.2,
-    30.0,
-)  # seconds between two attempts to reconnect to the event stream
+_RETRY_DELAYS_S = 0.2, 30.0  # seconds between two attempts to connect to the event stream: first, and longest
 
 
 class AgentAccess:
@@ -86,7 +85,7 @@ class AgentAccess:
         """
         from jupyter_slurm.agent.client.agent_client import AgentClient
 
-        clock, pause = asyncio.get_running_loop().time, _MIN_RETRY_INTERVAL_S
+        clock, delays = asyncio.get_running_loop().time, RetryDelays(*_RETRY_DELAYS_S)
         with AgentClient(settings, start=False) as client:
             while True:
                 self._session_request.clear()
@@ -97,15 +96,11 @@ class AgentAccess:
                 except SlurmError as error:
                     _log.debug("jupyter_slurm: the agent tells no more: %s", error.message)
                 except Exception as error:  # noqa: BLE001  a task's error would be seen by nobody
-                    level = logging.WARNING if pause == _MIN_RETRY_INTERVAL_S else logging.DEBUG
+                    level = logging.WARNING if delays.upcoming == _RETRY_DELAYS_S[0] else logging.DEBUG
                     _log.log(level, "jupyter_slurm: the agent is heard no more, asking again: %r", error)
-                if clock() - begun > pause:
-                    pause = _MIN_RETRY_INTERVAL_S
-                try:
-                    await asyncio.wait_for(self._session_request.wait(), pause)
-                    pause = _MIN_RETRY_INTERVAL_S
-                except TimeoutError:
-                    pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._session_request.wait(), delays.next(lasted=clock() - begun))
+                    delays.reset()
 
     def _handle_event(self, event: str, data: Any) -> None:
         try:

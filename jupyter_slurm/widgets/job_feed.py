@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.errors import NotConnected, SlurmError
+from jupyter_slurm.retry_delays import RetryDelays
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobFeed", "cluster_feed", "identity"]
 
-_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.5, 30.0  # seconds between two attempts to reach the agent
+_RETRY_DELAYS_S = 0.5, 30.0  # seconds between two attempts to reach the agent: first, and longest
 _STREAM_OPEN_S = 0.3  # seconds to open a stream: changes between the list and the stream are requested afterwards
 _FINISHED_JOBS = 50  # finished jobs listed at first
 
@@ -90,13 +91,13 @@ class JobFeed:
         self._notify()
 
     async def _run(self) -> None:
-        pause = _MIN_RETRY_INTERVAL_S
+        delays = RetryDelays(*_RETRY_DELAYS_S)
         while True:
             told: dict[str, api.Job] = {}
             first = asyncio.create_task(self._delayed_refresh(told))
             try:
                 async for event, data in self._cluster.client.astream("/v1/events"):
-                    pause = _MIN_RETRY_INTERVAL_S
+                    delays.reset()
                     if event == "job" and data["cluster"] == self._cluster.name:
                         told[identity(data)] = data
                         self.apply_job(data)
@@ -108,8 +109,7 @@ class JobFeed:
             finally:
                 first.cancel()
                 await asyncio.wait([first])
-            await asyncio.sleep(pause)
-            pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
+            await asyncio.sleep(delays.next())
 
     async def _delayed_refresh(self, on_event: Mapping[str, api.Job]) -> None:
         """Request all jobs once the stream is open; objects from the stream are newer."""

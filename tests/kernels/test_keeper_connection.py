@@ -1,4 +1,4 @@
-"""Tests of the delays between connections: short after a long-lived connection, increasing after broken ones."""
+"""Tests of the lifetime of a connection to a keeper."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ import socket
 
 import pytest
 
-from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, PeerRejected, ReconnectDelays
+from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, PeerRejected
 from jupyter_slurm.runner.link.handshake import KeeperHandshake
 
 SECRET = b"s" * 32
-
-
-def test_a_connection_that_has_held_is_followed_by_the_next_one_at_once() -> None:
-    pauses = ReconnectDelays()
-    told = [pauses.after(0.0) for _ in range(10)]
-    assert told == sorted(told)
-    assert told[-1] == told[-2] == 5.0
-    assert pauses.after(60.0) == told[0] == 0.1
-    assert pauses.after(1.0) == told[1], "one that breaks at once changes nothing"
 
 
 @pytest.mark.parametrize("secret", [SECRET, b"x" * 32])

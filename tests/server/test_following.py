@@ -32,7 +32,7 @@ async def test_another_agent_is_heard_whoever_started_it_and_none_is_started_to_
     short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, agent_access.__name__)
-    monkeypatch.setattr(agent_access, "_MAX_RETRY_INTERVAL_S", 0.5)
+    monkeypatch.setattr(agent_access, "_RETRY_DELAYS_S", (0.2, 0.5))
     names = ("runtime_dir", "state_dir")
     config = Config({"Settings": {"agent_host": "daemon", **{name: str(short_path / name) for name in names}}})
     for name in names:

@@ -26,13 +26,14 @@ from jupyter_slurm.errors import (
     SlurmError,
     TransportError,
 )
+from jupyter_slurm.retry_delays import RetryDelays
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Follower"]
 
-_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.2, 5.0  # seconds between two attempts to reach the agent
+_RETRY_DELAYS_S = 0.2, 5.0  # seconds between two attempts to reach the agent: first, and longest
 _MAX_LAG_FACTOR = 16  # times the kept size: a follower that is further behind continues at the end
 _START_DELAY_S = 0.2  # seconds in which a new job has no events; a request would slow its cell and sbatch
 
@@ -122,7 +123,7 @@ class Follower:
             return plain("".join(text for name, text in self.timeline.texts() if name == stream))
 
     async def _run(self) -> None:
-        pause = _MIN_RETRY_INTERVAL_S
+        delays = RetryDelays(*_RETRY_DELAYS_S)
         if self._offsets is not None:
             await asyncio.sleep(_START_DELAY_S)
         had_another = False  # another agent, and the end of the old one has ended its logins
@@ -135,7 +136,8 @@ class Follower:
                     self._cluster.path("jobs", self._reference, "stream"), dict(self._offsets)
                 ):
                     if not is_back:
-                        pause, self.trouble, is_back = _MIN_RETRY_INTERVAL_S, "", True
+                        self.trouble, is_back = "", True
+                        delays.reset()
                     self._apply(event, data)
                     if event == "end" or (event == "output" and self._skips(data["stream"], int(data["size"]))):
                         break
@@ -154,8 +156,7 @@ class Follower:
                     SlurmError(f"{type(error).__name__}: {error}", hint="Use job.refresh() and job.tail() instead.")
                 )
             if not self.ended.is_set():
-                await asyncio.sleep(pause)
-                pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
+                await asyncio.sleep(delays.next())
 
     def _places(self) -> dict[str, int]:
         """Return the start position in each stream, so that only the end of a long log is transferred."""

@@ -16,11 +16,10 @@ from jupyter_slurm.runner.link.resumable_link import Message as Parcel
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart
 
-__all__ = ["KeeperConnection", "KeeperNote", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
+__all__ = ["KeeperConnection", "KeeperNote", "Parcel", "PeerRejected", "PeerReplaced"]
 
 _READ_BYTES = 256 << 10  # bytes of one read
 _CHECK_INTERVAL_S = 1.0  # seconds between two checks of the other end
-_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.1, 5.0  # seconds between two connections
 
 
 class KeeperNote(TypedDict, total=False):
@@ -35,19 +34,6 @@ class KeeperNote(TypedDict, total=False):
     log: str
     bytes: int
     parent: MessagePart
-
-
-class ReconnectDelays:
-    """Delays between two connections: increasing, except after a long-lived connection."""
-
-    def __init__(self) -> None:
-        self._next = _MIN_RETRY_INTERVAL_S
-
-    def after(self, held: float) -> float:
-        """Return the delay (seconds) after a connection of the given lifetime."""
-        pause = _MIN_RETRY_INTERVAL_S if held >= _MAX_RETRY_INTERVAL_S else self._next
-        self._next = min(_MAX_RETRY_INTERVAL_S, pause * 2)
-        return pause
 
 
 class KeeperConnection:

@@ -23,6 +23,7 @@ from jupyter_slurm.errors import (
     SlurmError,
     SubmissionUnknown,
 )
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -223,7 +224,7 @@ class SubmissionRecovery:
 
     async def _run(self, case: _UnansweredSubmission) -> None:
         """Settle a submission; errors on the way prove nothing, and the step is repeated."""
-        pause = 1.0
+        delays = RetryDelays(1.0, _MAX_PAUSE_S)
         while True:
             try:
                 if await self._wait_owned(case.entry):
@@ -234,8 +235,7 @@ class SubmissionRecovery:
                 said = error.message if isinstance(error, SlurmError) else str(error)
                 case.entry.error = sbatch_execution.awaited(said, is_cancelled=case.entry.is_to_be_cancelled)
                 self._tracker.publish(case.entry)
-            await asyncio.sleep(pause)
-            pause = min(_MAX_PAUSE_S, pause * 2)
+            await asyncio.sleep(delays.next())
 
     async def _wait_owned(self, entry: TrackedJob) -> bool:
         """Wait until this agent is responsible for a submission (True), or another agent has settled it (False)."""
@@ -378,7 +378,7 @@ class SubmissionRecovery:
 
     async def _cancel(self, entry: TrackedJob) -> None:
         """Cancel a job whose cancellation preceded its ID; repeat the request, but a refused one only a few times."""
-        pause, refusals = 1.0, 0
+        delays, refusals = RetryDelays(1.0, _MAX_PAUSE_S), 0
         while not entry.is_finished:
             try:
                 await self.scancel(entry, str(entry.id))
@@ -386,8 +386,7 @@ class SubmissionRecovery:
                 log.info("job %s is still to be cancelled: %s", entry.id, error.message)
                 refusals += isinstance(error, CommandError)
                 if refusals < _MAX_REFUSED_CANCELS:
-                    await asyncio.sleep(pause)
-                    pause = min(_MAX_PAUSE_S, pause * 2)
+                    await asyncio.sleep(delays.next())
                     continue
                 hint = f"The job continues. Try `%scancel {entry.id}`, or ask the administrators."
                 entry.error = JobError(f"Job {entry.id} was not cancelled: {error.message}", hint=hint)

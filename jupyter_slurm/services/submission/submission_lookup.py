@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
@@ -54,7 +55,7 @@ class SubmissionLookup:
         the
         epoch) and is over. The agent may have been suspended, restarted or disconnected for longer than that.
         """
-        absent, pause, remembers = 0, 1.0, 0.0
+        absent, delays, remembers = 0, RetryDelays(2.0, _MAX_PAUSE_S), 0.0
         while absent < _MIN_LOOKUPS:
             try:
                 found = await self._client.find_script(entry.script_path or "")
@@ -63,8 +64,8 @@ class SubmissionLookup:
                 remembers = await self._client.min_job_age()
             except SlurmError as error:
                 log.info("submission %s is still looked for: %s", entry.key, error.message)
-                absent, pause = 0, min(_MAX_PAUSE_S, pause * 2)
-                await asyncio.sleep(pause)
+                absent = 0
+                await asyncio.sleep(delays.next())
                 continue
             absent += 1
             await asyncio.sleep(_LOOKUP_INTERVAL_S if absent < _MIN_LOOKUPS else 0)

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 from jupyter_slurm.transport.ssh.shell.files import failure, percent_b
@@ -92,7 +93,7 @@ class RemoteDetachedRun:
     async def result(self, timeout: float | None) -> Completed | None:
         """Wait for the command's end, also across connections."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.1
+        delays = RetryDelays(0.1, 1.0, 1.5)
         while self._result is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -101,8 +102,8 @@ class RemoteDetachedRun:
                 _WAIT_STEP_S if left is None else max(_SHORT_WAIT_S, min(_WAIT_STEP_S, left)), left
             )
             if self._result is None:
+                pause = delays.next()
                 await asyncio.sleep(pause if left is None else max(0.0, min(pause, left)))
-                pause = min(1.0, pause * 1.5)
         return self._result
 
 
