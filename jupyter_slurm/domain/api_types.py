@@ -70,10 +70,12 @@ __all__ = [
     "LaunchOrigin",
     "Name",
     "Names",
+    "NodeGres",
     "OpenSessionResponse",
     "Option",
     "OptionProblem",
     "Options",
+    "OtherGres",
     "Preview",
     "Problem",
     "Prompt",
@@ -885,6 +887,15 @@ class Gpus(TypedDict):
     most: int
 
 
+class OtherGres(TypedDict):
+    name: str
+    type: str
+    total: int
+    used: int
+    free: int
+    most: int
+
+
 class ResourcesPartition(TypedDict):
     name: str
     is_default: bool
@@ -895,9 +906,17 @@ class ResourcesPartition(TypedDict):
     cpus: int
     cpus_free: int
     gpus: Sequence[Gpus]
+    gres: NotRequired[Sequence[OtherGres]]
 
 
 class ResourcesNodeGpu(TypedDict):
+    type: str
+    total: int
+    used: int
+
+
+class NodeGres(TypedDict):
+    name: str
     type: str
     total: int
     used: int
@@ -915,6 +934,7 @@ class ResourcesNode(TypedDict):
     memory_used: int
     load: float | None
     gpus: Sequence[ResourcesNodeGpu]
+    gres: NotRequired[Sequence[NodeGres]]
     features: Sequence[str]
     reason: str
 
@@ -941,6 +961,7 @@ class Resources(TypedDict):
     unknown_since: float | None
     said: str
     gpus: Sequence[Gpus]
+    gres: NotRequired[Sequence[OtherGres]]
     partitions: Sequence[ResourcesPartition]
     nodes: Sequence[ResourcesNode]
     use: Mapping[str, int] | None

@@ -1,4 +1,4 @@
-"""Free resources of a cluster: nodes, GPUs by type, partitions."""
+"""Free resources of a cluster: nodes, GPUs by type, other generic resources, partitions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
-from jupyter_slurm.domain.queries.cluster import Node, Partition
+from jupyter_slurm.domain.queries.cluster import GPU_GRES, Node, Partition
 from jupyter_slurm.domain.queries.limits import Limit, Limits
 from jupyter_slurm.domain.slurm_values import Gres
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Gpus", "Resources", "count_gpus", "gpus_by_type", "standing"]
+__all__ = ["Gpus", "Resources", "count_gpus", "count_other_gres", "gpus_by_type", "other_gres", "standing"]
 
 _MIB: Final = 1 << 20
 # Flags of a node that starts jobs (scontrol(1), "node state"). All others keep jobs away: the backfill scheduler keeps
@@ -28,7 +28,6 @@ _TELLING_NODE_FLAGS: Final = (
     *("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED"),
     *("PLANNED", "BLOCKED", "COMPLETING"),
 )
-_SHARED_GRES: Final = ("shard", "mps")  # parts of GPUs, which the use of GPUs does not include
 
 
 class Gpus(NamedTuple):
@@ -46,6 +45,7 @@ class ReportedResources(TypedDict):
 
     asked_at: float
     gpus: Sequence[api.Gpus]
+    gres: Sequence[api.OtherGres]
     partitions: Sequence[api.ResourcesPartition]
     nodes: Sequence[api.ResourcesNode]
     use: Mapping[str, int] | None
@@ -83,6 +83,7 @@ class Resources:
         return {
             "asked_at": self.requested_at,
             "gpus": [_told(one) for one in self.gpus],
+            "gres": count_other_gres(self.nodes, self._least_memory),
             "partitions": [self._partition(one) for one in self.partitions],
             "nodes": [_node(one) for one in self.nodes] if has_nodes else [],
             "use": None if self.limits is None else dict(self.limits.use),
@@ -91,6 +92,7 @@ class Resources:
 
     def _partition(self, partition: Partition) -> api.ResourcesPartition:
         nodes, least_memory = self._nodes_by_partition.get(partition.name, []), _default_memory(partition)
+        least = {node.name: least_memory for node in nodes}
         return {
             "name": partition.name,
             "is_default": partition.is_default,
@@ -100,7 +102,8 @@ class Resources:
             "nodes": dict(Counter(standing(node) for node in nodes)),
             "cpus": sum(node.cpus for node in nodes),
             "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node, least_memory)),
-            "gpus": [_told(one) for one in count_gpus(nodes, {node.name: least_memory for node in nodes})],
+            "gpus": [_told(one) for one in count_gpus(nodes, least)],
+            "gres": count_other_gres(nodes, least),
         }
 
     @cached_property
@@ -160,6 +163,43 @@ def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int | None] | N
     ]
 
 
+def count_other_gres(nodes: Iterable[Node], least_memory: Mapping[str, int | None]) -> list[api.OtherGres]:
+    """Return the generic resources of nodes that are not GPUs (NPUs, TPUs …) by name and type, as :func:`count_gpus`.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+    least_memory : mapping
+        Bytes that a job on a node needs at least, by the node's name. None: its partitions start no jobs.
+    """
+    found: dict[tuple[str, str], api.OtherGres] = {}
+    for node in nodes:
+        is_open = _starts_jobs(node, least_memory.get(node.name, 0))
+        for (name, kind), (has, taken) in other_gres(node).items():
+            new: api.OtherGres = {"name": name, "type": kind, "total": 0, "used": 0, "free": 0, "most": 0}
+            one = found.setdefault((name, kind), new)
+            one["total"] += has
+            one["used"] += taken
+            one["free"] += (has - taken) * is_open
+            one["most"] = max(one["most"], has)
+    return [found[key] for key in sorted(found)]
+
+
+def other_gres(node: Node) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return by name and type the numbers of a node's generic resources that are not GPUs, and of the allocated ones.
+
+    Parts of GPUs (shard, mps) are left out: until 23.02, Slurm reports the GPUs of parts in use instead of the parts.
+    """
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for one in node.gres:
+        if one.name not in GPU_GRES and one.count:
+            key = (one.name, one.type or "")
+            taken = sum(used.count for used in node.gres_used if (used.name, used.type or "") == key)
+            has = found.get(key, (0, 0))[0] + one.count
+            found[key] = (has, min(taken, has))
+    return found
+
+
 def _told(gpus: Gpus) -> api.Gpus:
     return {"type": gpus.type, "total": gpus.total, "used": gpus.used, "free": gpus.free, "most": gpus.max_per_node}
 
@@ -208,11 +248,15 @@ def gpus_by_type(node: Node) -> dict[str, tuple[int, int]]:
 
 
 def _add_shared(node: Node, has: Counter[str], taken: Counter[str]) -> None:
-    """Count GPUs of which a job has a part as allocated: as many as there are parts in use, since Slurm names none."""
+    """Count GPUs of which a job has a part as allocated: the use of GPUs does not include them.
+
+    If Slurm does not name them, as many as there are parts in use.
+    """
     for one in node.gres_used:
-        if one.name in _SHARED_GRES and one.count:
+        if one.name in GPU_GRES and one.name != "gpu" and one.count:
             kind = one.type if one.type and one.type in has else next(iter(has), "")
-            number = 1 if one.name == "mps" else one.count  # a node gives out parts of one GPU by MPS at a time
+            # A node gives out parts of one GPU by MPS at a time.
+            number = len(one.indices) or one.devices_in_use or (1 if one.name == "mps" else one.count)
             taken[kind] = min(has[kind], taken[kind] + number)
 
 
@@ -238,6 +282,10 @@ def _node(node: Node) -> api.ResourcesNode:
         "load": node.load,
         "gpus": [
             {"type": kind, "total": has, "used": used} for kind, (has, used) in sorted(gpus_by_type(node).items())
+        ],
+        "gres": [
+            {"name": name, "type": kind, "total": has, "used": used}
+            for (name, kind), (has, used) in sorted(other_gres(node).items())
         ],
         "features": list(node.features),
         "reason": node.reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),

@@ -67,6 +67,7 @@ _NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "NULL",
 _MAX_INDICES: Final = 4096
 _GRES = re.compile(r"(?P<body>[^()]*|[^()]*\(null\)[^()]*)(?P<extras>(?:\([^()]*\))*)")
 _INDICES = re.compile(r"\(IDX:([0-9,-]+)\)", re.ASCII)
+_PARTS = re.compile(r"(\d{1,9})/\d{1,9}", re.ASCII)
 
 
 def counted(number: int, plural: str) -> str:
@@ -341,12 +342,15 @@ class Gres:
         One, if no count is given.
     indices : tuple of int
         Indices on the node (``IDX``), if Slurm printed them.
+    devices_in_use : int
+        Number of GPUs with parts in use, if Slurm printed the parts of each (``(2/4,1/4,0/4)``); else 0.
     """
 
     name: str
     type: str | None = None
     count: int = 1
     indices: tuple[int, ...] = ()
+    devices_in_use: int = 0
 
     def __str__(self) -> str:
         return ":".join([self.name, *([self.type] if self.type else []), str(self.count)])
@@ -377,7 +381,8 @@ def _parse_one_gres(item: str) -> Gres | None:
     if not words[0]:
         return None
     kind = ":".join(words[1:]) or None
-    return Gres(words[0], kind, 1 if count is None else count, _indices(extras))
+    in_use = sum(int(used) > 0 for used in _PARTS.findall(extras))
+    return Gres(words[0], kind, 1 if count is None else count, _indices(extras), in_use)
 
 
 def _indices(extras: str) -> tuple[int, ...]:

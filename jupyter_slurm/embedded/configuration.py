@@ -102,7 +102,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         "MaxJobCount=60000",
         f"FirstJobId={_first_job()}",
         "KillWait=5",
-        *(["GresTypes=gpu"] if any(group.gpus for group in description.nodes) else []),
+        *([f"GresTypes={','.join(description.gres_types)}"] if description.gres_types else []),
     ]
     if machine.plugin_dir:
         lines.append(f"PluginDir={machine.plugin_dir}")
@@ -183,8 +183,8 @@ def _node(group: NodeGroup, name: str, port: int, machine: Machine) -> str:
     ]
     if group.features:
         words.append(f"Feature={','.join(group.features)}")
-    if group.gpus:
-        gres = (f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in group.gpus.items())
+    gres = [f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in group.gpus.items()]
+    if gres := [*gres, *(f"{name}:{count}" for name, count in group.gres.items())]:
         words.append(f"Gres={','.join(gres)}")
     return " ".join([*words, "State=UNKNOWN"])
 
@@ -227,6 +227,9 @@ def gres_conf(description: Description, layout: Layout) -> str:
                 word = f" Type={kind}" if kind else ""
                 lines.append(f"NodeName={name} Name=gpu{word} File={layout.devices}/{name}/nvidia{numbers}")
                 first += count
+            for word, count in group.gres.items():
+                title, _, kind = word.partition(":")
+                lines.append(f"NodeName={name} Name={title}{f' Type={kind}' if kind else ''} Count={count}")
     return "\n".join(lines) + "\n"
 
 

@@ -39,6 +39,8 @@ MAX_NODES = 128
 class NodeGroup:
     """Nodes with equal properties. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count.
 
+    ``gres`` maps other generic resources (``npu:910b``, ``tpu``, ``shard``) to a count; they have no devices.
+
     ``hidden`` are directories of this machine that the nodes do not see, like those on a login node's own disk. Such
     nodes have their own host names.
     """
@@ -48,6 +50,7 @@ class NodeGroup:
     memory: int
     features: tuple[str, ...] = ()
     gpus: dict[str, int] = field(default_factory=dict)
+    gres: dict[str, int] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
 
     @property
@@ -145,9 +148,16 @@ class Description:
 
     @property
     def tres(self) -> list[str]:
-        """Return the additional resources that accounting counts: GPUs, and GPUs of each type."""
-        types = {kind for group in self.nodes for kind in group.gpus if kind}
-        return ["gres/gpu", *sorted(f"gres/gpu:{kind}" for kind in types)]
+        """Return the additional resources that accounting counts: generic resources, and those of each type."""
+        words = {f"gpu:{kind}" for group in self.nodes for kind in group.gpus if kind}
+        words |= {word for group in self.nodes for name in group.gres for word in (name, name.partition(":")[0])}
+        return ["gres/gpu", *sorted(f"gres/{word}" for word in words)]
+
+    @property
+    def gres_types(self) -> list[str]:
+        """Return the names of the generic resources of all nodes."""
+        others = {name.partition(":")[0] for group in self.nodes for name in group.gres}
+        return [*(["gpu"] if any(group.gpus for group in self.nodes) else []), *sorted(others)]
 
     def with_users(self, *names: str, account: str = "c4ai") -> Description:
         """Return the description with accounting, in which these login names are users of one account and every QOS."""
@@ -220,6 +230,7 @@ def _node_group(table: Table) -> NodeGroup:
             memory=table.memory("memory", default="1G"),
             features=table.names("features"),
             gpus=table.gpus("gpus"),
+            gres=table.gres("gres"),
             hidden=table.directories("hidden"),
         )
 

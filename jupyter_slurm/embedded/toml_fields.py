@@ -19,6 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 # "1g.10gb" of MIG, "2080_ti"; a plain number would be a count.
 GPU_TYPE = re.compile(r"\d{0,4}_?[A-Za-z][A-Za-z0-9_.-]{0,31}")
+GRES_NAME = re.compile(r"[A-Za-z]\w{0,31}(:\d{0,4}_?[A-Za-z][A-Za-z0-9_.-]{0,31})?", re.ASCII)  # "npu:910b"
 # Numbers have at most four digits, so that a range never expands to more than 10,000 names.
 HOSTS = re.compile(
     r"[A-Za-z][A-Za-z0-9.-]{0,31}(\[\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?){0,31}\])?(\.[A-Za-z0-9.-]{1,63})?"
@@ -209,6 +210,18 @@ class Table:
             if kind is not None and not GPU_TYPE.fullmatch(kind):
                 raise self._wrong(key, kind, "a GPU type such as 'a100' or '1g.10gb'")
         return {kind or "": count for kind, count in counts.items() if count}
+
+    def gres(self, key: str) -> dict[str, int]:
+        """Read counts of generic resources other than GPUs by name and type."""
+        counts = self._get(key, {})
+        if not isinstance(counts, dict):
+            raise self._wrong(key, counts, 'a table of counts such as { "npu:910b" = 8 }')
+        for name, count in counts.items():
+            if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 4096:
+                raise self._wrong(key, count, "a number from 1 to 4096")
+            if not GRES_NAME.fullmatch(name) or name.partition(":")[0] == "gpu":
+                raise self._wrong(key, name, "a generic resource such as 'npu:910b'; GPUs belong to `gpus`")
+        return dict(counts)
 
     def limits(self, key: str) -> dict[str, str]:
         """Read limits with sacctmgr's own names, as texts."""

@@ -132,7 +132,7 @@ def test_tres(text: str, expected: dict[str, int]) -> None:
         ("gpu:a100:8(S:0-1)", [Gres("gpu", "a100", 8)]),
         ("gpu:a100:2(IDX:0-1,5)", [Gres("gpu", "a100", 2, (0, 1, 5))]),
         ("gpu:(null):0(IDX:N/A)", [Gres("gpu", None, 0)]),
-        ("gpu:tesla:2,shard:a100:8(0/4,8/8)", [Gres("gpu", "tesla", 2), Gres("shard", "a100", 8)]),
+        ("gpu:tesla:2,shard:a100:8(0/4,8/8)", [Gres("gpu", "tesla", 2), Gres("shard", "a100", 8, (), 1)]),
         ("craynetwork:no_consume:4", [Gres("craynetwork", None, 4)]),
         ("gres/gpu:a100=2", [Gres("gpu", "a100", 2)]),
         ("gres:gpu:a100:2", [Gres("gpu", "a100", 2)]),

@@ -29,6 +29,8 @@ class Resources:
     ----------
     gpus : Table
         GPUs by type: all, allocated, and free ones (not allocated, where a job could start now).
+    gres : Table
+        Other generic resources (NPUs, TPUs …) by name and type; empty if there are none.
     partitions, nodes : Table
         Partitions and nodes, memory in GiB.
     limits : Table
@@ -49,6 +51,10 @@ class Resources:
         self.gpus = Table(
             ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
             [[_type(one), one["free"], one["used"], one["total"], one["most"]] for one in data["gpus"]],
+        )
+        self.gres = Table(
+            ["GRES", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
+            [[_gres_name(one), one["free"], one["used"], one["total"], one["most"]] for one in data.get("gres") or ()],
         )
         self.partitions = Table(
             ["PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS FREE", "GPUS FREE"],
@@ -76,17 +82,20 @@ class Resources:
         words = [f"{_format_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
         return ", ".join([f"{self.use.get('jobs', 0)} running", *words])
 
+    @property
+    def _shown(self) -> list[Table]:
+        tables = [*([self.gres] if self.gres else []), self.partitions, *([self.limits] if self.limits else [])]
+        return [self.gpus, *tables] if self.gpus or not self.gres else tables
+
     def __repr__(self) -> str:
-        tables = [self.gpus, self.partitions, *([self.limits] if self.limits else [])]
-        return "\n\n".join([*map(repr, tables), f"Your jobs: {printable(self.own)}\n{printable(self.age)}"])
+        return "\n\n".join([*map(repr, self._shown), f"Your jobs: {printable(self.own)}\n{printable(self.age)}"])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        tables = [self.gpus, self.partitions, *([self.limits] if self.limits else [])]
         said = f"<p>Your jobs: {escape(self.own)}<br>{escape(self.age)}</p>"
-        return "".join(table._repr_html_() for table in tables) + said
+        return "".join(table._repr_html_() for table in self._shown) + said
 
 
 def resources(cluster: str | None = None, *, newer: bool = False) -> Resources:
@@ -119,20 +128,26 @@ def _type(gpu: api.Gpus) -> str:
     return gpu["type"] or "(no type)"
 
 
+def _gres_name(gres: api.OtherGres | api.NodeGres) -> str:
+    return f"{gres['name']}:{gres['type']}" if gres["type"] else gres["name"]
+
+
 def _partition(item: api.ResourcesPartition) -> list[Any]:
     limit = "none" if item["time_limit"] is None else format_duration(item["time_limit"])
     nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(item["nodes"].items()))
     name = item["name"] + ("*" if item["is_default"] else "")
-    gpus = _joined(f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"])
-    return [name, item["state"], limit, nodes, f"{item['cpus_free']} of {item['cpus']}", gpus]
+    gpus = [f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"]]
+    gpus += [f"{one['free']} of {one['total']} {_gres_name(one)}" for one in item.get("gres") or ()]
+    return [name, item["state"], limit, nodes, f"{item['cpus_free']} of {item['cpus']}", _joined(gpus)]
 
 
 def _node(item: api.ResourcesNode) -> list[Any]:
     state = "+".join([item["state"], *item["flags"]])
-    gpus = _joined(f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"])
+    gpus = [f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"]]
+    gpus += [f"{one['used']} of {one['total']} {_gres_name(one)}" for one in item.get("gres") or ()]
     memory = [round(item[name] / 1024) for name in ("memory", "memory_used")]
     cpus = (item["cpus"], item["cpus_used"], item["load"])
-    return [item["name"], state, ",".join(item["partitions"]), *cpus, *memory, gpus, item["reason"]]
+    return [item["name"], state, ",".join(item["partitions"]), *cpus, *memory, _joined(gpus), item["reason"]]
 
 
 def _limit(item: api.ResourcesLimit) -> list[Any]:

@@ -79,6 +79,7 @@ def size_warnings(
         found += _gpus(facts, nodes, written, gres, where)
     for written, gres in request.gpus:
         found += _gpus(facts, nodes, written, gres, where, of_all=max(lists, key=lambda each: _total(each, gres.type)))
+    found += _other_gres(facts, request, nodes, where)
     if not any(one.option == "gpus" for one in found):
         found += _gpus_of_few_nodes(request, nodes, where)
     return found
@@ -110,8 +111,10 @@ def _unknown_gres(facts: Facts, request: Request) -> Iterator[FeasibilityWarning
     is_typed = all(gres.type for node in nodes for gres in node.gres if gres.name == "gpu")
     for _, asked in (*request.gpus_per_node, *request.gpus):
         if asked.type and types and is_typed and asked.type not in types:
-            text = f"No node has GPUs of the type {asked.type}.{nearest(asked.type, sorted(types))}"
-            yield FeasibilityWarning(text, True, "gpus")
+            instead = nearest(asked.type, sorted(types))
+            if asked.type.lower() in known - {"gpu"}:
+                instead = f" Request that generic resource with --gres={asked.type}:{asked.count}."
+            yield FeasibilityWarning(f"No node has GPUs of the type {asked.type}.{instead}", True, "gpus")
 
 
 def _features(facts: Facts, request: Request, nodes: Sequence[Node], partition: str) -> Iterator[FeasibilityWarning]:
@@ -210,6 +213,26 @@ def _gpus(
     else:
         text = f"{written} is more than all nodes {partition} have: {most} {kind}."
     yield FeasibilityWarning(text, False, "gpus", scope, limit)
+
+
+def _other_gres(facts: Facts, request: Request, nodes: Sequence[Node], where: str) -> Iterator[FeasibilityWarning]:
+    """Compare generic resources other than GPUs (NPUs, parts of GPUs …) with those of a node."""
+
+    def of_node(node: Node, asked: Gres) -> int:
+        return sum(one.count for one in node.gres if one.name == asked.name and asked.type in (None, one.type))
+
+    for asked in (one for one in request.gres if one.name != "gpu"):
+        most = max(of_node(node, asked) for node in nodes)
+        name = " ".join(filter(None, (asked.name, asked.type)))
+        enough = [node for node, _ in facts.shapes if of_node(node, asked) >= asked.count]
+        if not most:
+            text = f"{request.written('gres')}: no node {where} has {name}.{_instead(enough)}"
+            yield FeasibilityWarning(text, False, "gres", "node", "0")
+        elif asked.count > most:
+            text = (
+                f"{request.written('gres')} is more than any node {where} has: at most {most} {name}.{_instead(enough)}"
+            )
+            yield FeasibilityWarning(text, False, "gres", "node", str(most))
 
 
 def _gpus_of_few_nodes(request: Request, nodes: Sequence[Node], partition: str) -> Iterator[FeasibilityWarning]:

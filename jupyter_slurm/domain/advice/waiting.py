@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jupyter_slurm.domain.free_resources import gpus_by_type
+from jupyter_slurm.domain.free_resources import gpus_by_type, other_gres
 from jupyter_slurm.domain.queries.all_jobs import RunningJob
 from jupyter_slurm.domain.queries.cluster import Node, count_hosts, expand_hosts
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
@@ -36,7 +36,7 @@ class Shortage:
     Attributes
     ----------
     kind : str
-        ``gpu``, ``cpu``, ``memory`` or ``node``.
+        ``gpu``, ``gres``, ``cpu``, ``memory`` or ``node``.
     text : str
         A sentence with the numbers.
     type : str
@@ -56,6 +56,7 @@ class _Free:
     cpus: int
     memory: float
     is_idle: bool
+    is_open: bool
 
 
 def shortages(request: WaitingRequest, nodes: Iterable[Node]) -> list[Shortage]:
@@ -74,6 +75,7 @@ def shortages(request: WaitingRequest, nodes: Iterable[Node]) -> list[Shortage]:
     free = [_free(node) for node in candidates]
     found = [
         *_gpus(request, candidates, free),
+        *_other_gres(request, candidates, free),
         *_cpus(request, candidates, free),
         *_memory(request, free),
         *_nodes(request, free),
@@ -130,7 +132,7 @@ def _free(node: Node) -> _Free:
     memory = max(0, node.memory - node.memory_used) if node.memory > 1 << 20 else math.inf
     gpus = {kind: (has - used) * is_open for kind, (has, used) in gpus_by_type(node).items()}
     idle = max(0, node.cpus - node.cpus_used) * is_open
-    return _Free(gpus, idle, memory * is_open if is_open else 0, is_open and node.cpus_used == 0)
+    return _Free(gpus, idle, memory * is_open if is_open else 0, is_open and node.cpus_used == 0, is_open)
 
 
 def _count(gpus: Mapping[str, int], kind: str) -> int:
@@ -151,6 +153,21 @@ def _gpus(request: WaitingRequest, nodes: Sequence[Node], free: Sequence[_Free])
             where = "on one node" if request.nodes == 1 else f"on each of {request.nodes} nodes"
             text = f"Waits for {counted(each, noun)} {where}; at most {_of(max(there), None)} free on a node."
             found.append(Shortage("gpu", text, kind))
+    return found
+
+
+def _other_gres(request: WaitingRequest, nodes: Sequence[Node], free: Sequence[_Free]) -> list[Shortage]:
+    """Return the generic resources other than GPUs that are short: each node of the job needs the number."""
+    found = []
+    for (name, kind), asked in request.other_gres.items():
+        there = []
+        for node, one in zip(nodes, free, strict=True):
+            of_node = [numbers for key, numbers in other_gres(node).items() if key == (name, kind or key[1])]
+            there.append(sum(has - used for has, used in of_node) * one.is_open)
+        if sum(number >= asked for number in there) < request.nodes:
+            noun = f"{asked} {name}{f' {kind}' if kind else ''}"
+            where = "on a node" if request.nodes == 1 else f"on each of {request.nodes} nodes"
+            found.append(Shortage("gres", f"Waits for {noun} {where}; at most {_of(max(there), None)} free on a node."))
     return found
 
 

@@ -23,6 +23,7 @@ from jupyter_slurm.domain.slurm_values import (
 from jupyter_slurm.errors import ParseError
 
 __all__ = [
+    "GPU_GRES",
     "MAX_HOSTS",
     "Node",
     "Partition",
@@ -39,6 +40,9 @@ __all__ = [
 
 #: Slurm cannot have more nodes in a cluster (MAX_SLURM_NODES). A longer list is refused before it is expanded.
 MAX_HOSTS: Final = 65_536
+
+#: Generic resources that are GPUs or parts of them.
+GPU_GRES: Final = ("gpu", "shard", "mps")
 
 _MIB: Final = 1 << 20
 _NODE_FIELDS: Final = (

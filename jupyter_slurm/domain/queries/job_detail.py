@@ -18,12 +18,12 @@ from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.all_jobs import job_gpus
-from jupyter_slurm.domain.queries.cluster import Node, expand_hosts
+from jupyter_slurm.domain.queries.cluster import GPU_GRES, Node, expand_hosts
 from jupyter_slurm.domain.queries.output_frames import framed_records, long_format
 from jupyter_slurm.domain.queries.output_paths import read_patterns
 from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.slurm_values import parse_count, parse_tres, present
+from jupyter_slurm.domain.slurm_values import parse_count, parse_gres, parse_tres, present
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["WaitingRequest", "detail_argv", "parse_detail", "parse_waiting", "waiting_argv"]
@@ -64,6 +64,8 @@ class WaitingRequest:
         Number by type; an empty type is any GPU.
     gpus_per_node : int
         0 if the GPUs may be on any of the nodes.
+    other_gres : mapping
+        Number on each node of generic resources that are not GPUs or parts of them, by name and type.
     features : tuple of str
         Features that each node must have; empty if none, or if the request is more complex.
     node_list : frozenset of str
@@ -83,6 +85,7 @@ class WaitingRequest:
     memory: int = 0
     gpus: Mapping[str, int] = field(default_factory=dict)
     gpus_per_node: int = 0
+    other_gres: Mapping[tuple[str, str], int] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     node_list: frozenset[str] = frozenset()
     is_exclusive: bool = False
@@ -189,6 +192,11 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         memory=tres.get("mem", 0),
         gpus=gpus,
         gpus_per_node=sum(gpus.values()) // nodes if is_per_node else 0,
+        other_gres={
+            (one.name, one.type or ""): one.count
+            for one in parse_gres(present(row["tres-per-node"]))
+            if one.name not in GPU_GRES
+        },
         features=tuple(features.split("&")) if re.fullmatch(r"[\w.&:-]+", features, re.ASCII) else (),
         node_list=_node_names(present(row["reqnodes"])),
         is_exclusive=row["oversubscribe"] in ("NO", "EXCLUSIVE"),

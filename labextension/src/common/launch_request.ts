@@ -19,6 +19,26 @@ export interface ILaunchForm {
 }
 
 export type LaunchField = keyof ILaunchForm;
+
+/** In place of a type of GPU: a generic resource that is not a GPU, by Slurm's name of what it counts ("gres/npu:910b"). */
+const OTHER_GRES = "gres/";
+
+/** Return the value of the field for a generic resource that is not a GPU. */
+export function otherGres(name: string, type: string): string {
+  return `${OTHER_GRES}${type === "" ? name : `${name}:${type}`}`;
+}
+
+/** Return the name of a type of GPU, or of another generic resource. */
+export function acceleratorName(type: string): string {
+  return type.startsWith(OTHER_GRES) ? type.slice(OTHER_GRES.length) : type;
+}
+
+/** Return the option that requests GPUs, or other generic resources. */
+export function acceleratorOption(type: string, count: number): string {
+  const value = type === "" ? `${count}` : `${acceleratorName(type)}:${count}`;
+  return type.startsWith(OTHER_GRES) ? `--gres=${value}` : `--gpus=${value}`;
+}
+
 /** Return a key that makes a request safe to repeat: the date, the time (UTC) and random digits. */
 export function newRequestKey(): string {
   const [date, time] = new Date().toISOString().replace(/[-:]/g, "").slice(0, 15).split("T");

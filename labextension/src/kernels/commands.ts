@@ -14,7 +14,7 @@ import { toProblem } from "../common/api/problem";
 import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { clusterName, problemText } from "../common/labels";
-import type { ILaunchForm } from "../common/launch_request";
+import { acceleratorName, type ILaunchForm } from "../common/launch_request";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { durationWords, parseDuration } from "../common/time_limit";
 import { chooseKernel } from "./kernel_dialogs";
@@ -51,7 +51,9 @@ export function suggestedName(
 ): string {
   const [gpus, seconds] = [Number(form.gpus.trim()), parseDuration(form.time)];
   const count =
-    form.gpuType === "" ? trans._n("%1 GPU", "%1 GPUs", gpus) : `${gpus} ${form.gpuType}`;
+    form.gpuType === ""
+      ? trans._n("%1 GPU", "%1 GPUs", gpus)
+      : `${gpus} ${acceleratorName(form.gpuType)}`;
   return [
     cluster.label ?? "",
     form.partition || (cluster.label === undefined ? clusterName(cluster) : ""),

@@ -3,8 +3,9 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatClock, formatDuration } from "../common/format";
 import { problemText } from "../common/labels";
-import type { ILaunchForm } from "../common/launch_request";
+import { acceleratorName, type ILaunchForm } from "../common/launch_request";
 import {
+  acceleratorsOf,
   costOf,
   partitionOf,
   type IGpus,
@@ -18,7 +19,9 @@ import {
 /** Return the free GPUs by type: "6 of 8 a100, 0 of 2 h100"; empty where there are none. */
 export function freeText(trans: TranslationBundle, gpus: readonly IGpus[]): string {
   return gpus
-    .map(({ type, free, total }) => trans.__("%1 of %2 %3", free, total, type || trans.__("GPUs")))
+    .map(({ type, free, total }) =>
+      trans.__("%1 of %2 %3", free, total, acceleratorName(type) || trans.__("GPUs")),
+    )
     .join(", ");
 }
 
@@ -31,7 +34,7 @@ export function limitText(trans: TranslationBundle, seconds: number | null): str
 
 /** Return the description of a partition to choose from. */
 export function partitionText(trans: TranslationBundle, partition: IPartition): string {
-  const free = freeText(trans, partition.gpus);
+  const free = freeText(trans, acceleratorsOf(partition));
   return [
     partition.is_default ? trans.__("default") : "",
     partition.state === "UP" ? "" : partition.state,
@@ -53,8 +56,13 @@ export function waitText(
   resources: IResources | null,
   form: ILaunchForm,
 ): string | undefined {
-  const all = partitionOf(resources, form.partition)?.gpus ?? [];
-  const matching = all.filter(({ type }) => form.gpuType === "" || form.gpuType === type);
+  const partition = partitionOf(resources, form.partition);
+  const matching =
+    form.gpuType === ""
+      ? (partition?.gpus ?? [])
+      : partition === undefined
+        ? []
+        : acceleratorsOf(partition).filter(({ type }) => form.gpuType === type);
   const free = matching.reduce((sum, one) => sum + one.free, 0);
   const isMore = Number(form.gpus.trim()) > free && matching.length > 0;
   return isMore ? trans._n("%1 is free now.", "%1 are free now.", free) : undefined;

@@ -6,7 +6,7 @@ import type { ISignal } from "@lumino/signaling";
 import type { ApiSchemas, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { retryUntilAnswered } from "../common/api/retry";
-import type { ILaunchForm } from "../common/launch_request";
+import { otherGres, type ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import { parseDuration } from "../common/time_limit";
 
@@ -118,6 +118,15 @@ export class ResourcesModel extends Model implements IResourcesModel {
 /** Return the partition of a form; the default one where it names none. */
 export function partitionOf(known: IResources | null, name: string): IPartition | undefined {
   return known?.partitions.find((one) => (name === "" ? one.is_default : one.name === name));
+}
+
+/** Return the GPUs of a place, then its other generic resources (NPUs, TPUs …), their types as in the launch form. */
+export function acceleratorsOf(place: Pick<IPartition, "gpus" | "gres">): IGpus[] {
+  const others = (place.gres ?? []).map(({ name, type, ...numbers }) => ({
+    ...numbers,
+    type: otherGres(name, type),
+  }));
+  return [...place.gpus, ...others];
 }
 
 /** Return the price of a form that runs for all of its time; null where the profile has no price. */

@@ -4,6 +4,7 @@ import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { ICluster, IJob } from "../common/api/objects";
+import { acceleratorName, otherGres } from "../common/launch_request";
 import { stateKind } from "../common/job_states";
 import { clusterName } from "../common/labels";
 import {
@@ -18,7 +19,14 @@ import {
   nodesText,
   useText,
 } from "./labels";
-import type { IGpus, INode, IResources, IResourcesModel, IResourcesState } from "./model";
+import {
+  acceleratorsOf,
+  type IGpus,
+  type INode,
+  type IResources,
+  type IResourcesModel,
+  type IResourcesState,
+} from "./model";
 
 /** Largest number of nodes in the list. */
 const MAX_NODES = 200;
@@ -32,7 +40,7 @@ interface IShown {
 function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.ReactElement {
   const { type, total, used, free } = gpus;
   const share = (count: number): React.CSSProperties => ({ width: `${(100 * count) / total}%` });
-  const name = type || trans.__("other GPUs");
+  const name = acceleratorName(type) || trans.__("other GPUs");
   return (
     <li data-gpu={type}>
       <span className="jp-Slurm-name">{name}</span>
@@ -62,7 +70,7 @@ function Partitions({ trans, resources }: IShown): React.ReactElement {
             {one.is_default && <span className="jp-Slurm-aside"> {trans.__("default")}</span>}
             {one.state !== "UP" && <span className="jp-Slurm-problem"> {one.state}</span>}
           </td>
-          <td>{freeText(trans, one.gpus)}</td>
+          <td>{freeText(trans, acceleratorsOf(one))}</td>
           <td>{trans.__("%1 of %2", one.cpus_free, one.cpus)}</td>
           <td>{nodesText(one)}</td>
           <td>{limitText(trans, one.time_limit)}</td>
@@ -73,8 +81,9 @@ function Partitions({ trans, resources }: IShown): React.ReactElement {
 }
 
 function NodeRow({ trans, node }: { trans: TranslationBundle; node: INode }): React.ReactElement {
-  const gpus = node.gpus.map(({ type, total, used }) =>
-    trans.__("%1 of %2 %3", used, total, type || trans.__("GPUs")),
+  const others = (node.gres ?? []).map((one) => ({ ...one, type: otherGres(one.name, one.type) }));
+  const gpus = [...node.gpus, ...others].map(({ type, total, used }) =>
+    trans.__("%1 of %2 %3", used, total, acceleratorName(type) || trans.__("GPUs")),
   );
   return (
     <tr data-up={node.is_up}>
@@ -216,7 +225,7 @@ function ClusterResources({ model, trans, cluster, runs }: IProps): React.ReactE
             {resources !== null && (
               <>
                 <ul aria-label={trans.__("GPUs")}>
-                  {resources.gpus.map((gpus) => (
+                  {acceleratorsOf(resources).map((gpus) => (
                     <Bar key={gpus.type} {...{ trans, gpus }} />
                   ))}
                 </ul>

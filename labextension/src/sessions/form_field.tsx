@@ -88,7 +88,7 @@ export function TextField(
 /** A choice. A chosen value that no longer exists stays among the choices, with its problem. */
 export function ChoiceField(
   props: IFieldProps & {
-    readonly choices: readonly IChoice[];
+    readonly choices: readonly (IChoice & { readonly label?: string })[];
     /** The label of the empty choice. */
     readonly none: string;
     /** The value that means the same as the empty choice. */
@@ -112,9 +112,9 @@ export function ChoiceField(
         >
           <option value="">{none}</option>
           {!isKnown && <option value={value}>{value}</option>}
-          {choices.map(({ name, about }) => (
+          {choices.map(({ name, about, label = name }) => (
             <option key={name} value={name}>
-              {about === "" ? name : `${name} (${about})`}
+              {about === "" ? label : `${label} (${about})`}
             </option>
           ))}
         </select>

@@ -3,7 +3,13 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ApiSchemas, ILaunchDefaults, IProblem } from "../common/api/objects";
 import { isLocalProblem } from "../common/api/problem";
-import type { ILaunch, ILaunchForm, LaunchField } from "../common/launch_request";
+import {
+  acceleratorName,
+  acceleratorOption,
+  type ILaunch,
+  type ILaunchForm,
+  type LaunchField,
+} from "../common/launch_request";
 import { durationWords, parseDuration, slurmTime } from "../common/time_limit";
 
 /** Initial values where neither the agent, which has them of the profile, nor the user has any. */
@@ -36,6 +42,7 @@ export const OPTIONS: Partial<Record<LaunchField, string>> = {
 const FIELDS: Readonly<Record<string, LaunchField>> = {
   partition: "partition",
   gpus: "gpus",
+  gres: "gpus",
   "cpus-per-task": "cpus",
   mem: "memory",
   time: "time",
@@ -56,13 +63,14 @@ export type FieldTexts = Partial<Record<LaunchField, string>>;
 function reasonText(trans: TranslationBundle, problem: IOptionProblem, form: ILaunchForm): string {
   const { option, scope, limit, text } = problem;
   const count = Number(limit);
-  const [gpus, seconds] = [form.gpuType || trans.__("GPUs"), parseDuration(limit)];
+  const [gpus, seconds] = [acceleratorName(form.gpuType) || trans.__("GPUs"), parseDuration(limit)];
   switch (`${option} ${scope}`) {
     case "gpus partition":
       return count === 0
         ? trans.__("This partition has no %1.", gpus)
         : trans.__("This partition has %1 %2 in all.", count, gpus);
     case "gpus node":
+    case "gres node":
       return trans.__("A node of this partition has at most %1 %2.", count, gpus);
     case "cpus-per-task partition":
     case "cpus-per-task node":
@@ -228,7 +236,7 @@ export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   }
   const gpus = Number(form.gpus.trim());
   if (gpus > 0) {
-    options.push(`--gpus=${form.gpuType === "" ? "" : `${form.gpuType}:`}${gpus}`);
+    options.push(acceleratorOption(form.gpuType, gpus));
   }
   const fields: Record<string, string> = {};
   for (const field of ["name", "dir", "env"] as const) {

@@ -3,10 +3,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
-import type { ILaunchForm, LaunchField } from "../common/launch_request";
+import { acceleratorName, type ILaunchForm, type LaunchField } from "../common/launch_request";
 import { durationEcho, durationWords, parseDuration } from "../common/time_limit";
 import { limitsText, partitionText, typeText, waitText } from "../resources/labels";
-import { partitionOf, type IResourcesState } from "../resources/model";
+import { acceleratorsOf, partitionOf, type IResourcesState } from "../resources/model";
 import { Age } from "../resources/view";
 import type { Load } from "./combobox";
 import { ChoiceField, TextField } from "./form_field";
@@ -14,9 +14,12 @@ import { defaultPartition } from "./form_requests";
 import type { FieldTexts } from "./form_values";
 import type { Choices, IChoice, ISessionsModel, PlaceKind } from "./model";
 
+/** A generic resource with more of them on a node is a size, such as that of a local disk. */
+const MAX_DEVICES = 64;
+
 interface IOffer {
   readonly partitions: readonly IChoice[];
-  readonly types: readonly IChoice[];
+  readonly types: readonly (IChoice & { readonly label?: string })[];
   /** The partition of the script, else the default one. */
   readonly byDefault: IChoice | undefined;
 }
@@ -27,7 +30,7 @@ function offered(
   choices: Choices,
   { resources }: IResourcesState,
   form: ILaunchForm,
-  script: Partial<ILaunchForm>,
+  script: Partial<ILaunchForm> | undefined,
 ): IOffer {
   const described = (resources?.partitions ?? []).map((one) => ({
     name: one.name,
@@ -35,18 +38,26 @@ function offered(
   }));
   const partitions = described.length > 0 ? described : choices.partition;
   const name =
-    script.partition ??
+    script?.partition ??
     resources?.partitions.find((one) => one.is_default)?.name ??
     defaultPartition(choices);
-  const gpus = partitionOf(resources, form.partition)?.gpus ?? [];
-  const typed = gpus.filter(({ type }) => type !== "");
+  const partition = partitionOf(resources, form.partition);
+  const all =
+    partition === undefined || script !== undefined
+      ? (partition?.gpus ?? [])
+      : acceleratorsOf(partition);
+  const typed = all.filter(({ type, most }) => type !== "" && most <= MAX_DEVICES);
   const named = choices["gpu-of-node"].filter((one) => /^[^\d:][^:]*$/.test(one.name));
   return {
     partitions: partitions.filter((one) => one.name !== name),
     byDefault: partitions.find((one) => one.name === name),
     types:
       typed.length > 0
-        ? typed.map((one) => ({ name: one.type, about: typeText(trans, one) }))
+        ? typed.map((one) => ({
+            name: one.type,
+            label: acceleratorName(one.type),
+            about: typeText(trans, one),
+          }))
         : named,
   };
 }
@@ -153,7 +164,7 @@ export function LaunchFields(props: {
     hint: scriptHint(trans, form, script, field) ?? hints[field] ?? hint,
     problem: problems[field],
   });
-  const { partitions, types, byDefault } = offered(trans, choices, known, form, script ?? {});
+  const { partitions, types, byDefault } = offered(trans, choices, known, form, script);
   const none = (field: "account" | "qos"): { none: string; same: string } => ({
     none: script?.[field] ? trans.__("as in the script (%1)", script[field]) : trans.__("default"),
     same: script?.[field] ?? "",

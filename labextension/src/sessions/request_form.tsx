@@ -6,7 +6,7 @@ import type { ICluster } from "../common/api/objects";
 import { problemText } from "../common/labels";
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
 import { costText, freeText } from "../resources/labels";
-import { partitionOf, type IResources } from "../resources/model";
+import { acceleratorsOf, partitionOf, type IResources } from "../resources/model";
 import {
   useChoices,
   useFormRequests,
@@ -104,7 +104,8 @@ function Outlook(props: {
   readonly estimate: string;
 }): React.ReactElement {
   const { trans, resources, form, estimate } = props;
-  const free = freeText(trans, partitionOf(resources, form.partition)?.gpus ?? []);
+  const partition = partitionOf(resources, form.partition);
+  const free = partition === undefined ? "" : freeText(trans, acceleratorsOf(partition));
   const facts = [
     estimate,
     free === "" ? "" : trans.__("%1 free now.", free),

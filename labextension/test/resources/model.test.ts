@@ -8,10 +8,12 @@ import { RequestError } from "../../src/common/api/problem";
 import { parseTimeLimit } from "../../src/common/format";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobsTable } from "../../src/jobs/table/table_model";
-import { costText, limitAmount, limitName, waitText } from "../../src/resources/labels";
+import { costText, freeText, limitAmount, limitName, waitText } from "../../src/resources/labels";
 import {
+  acceleratorsOf,
   costOf,
   ResourcesModel,
+  type IPartition,
   type ILimit,
   type IResources,
   type IResourcesApi,
@@ -292,6 +294,18 @@ describe("a cost", () => {
     expect(costText(trans, null, FORM)).toBe("");
     expect(waitText(trans, null, FORM)).toBeUndefined();
     expect(waitText(trans, RESOURCES, FORM)).toBeUndefined();
+  });
+
+  it("counts other generic resources apart from GPUs", () => {
+    const [arandu, devwork] = RESOURCES.partitions as [IPartition, IPartition];
+    const gres = [{ name: "npu", type: "910b", total: 8, used: 3, free: 5, most: 8 }];
+    const resources = { ...RESOURCES, partitions: [arandu, { ...devwork, gres }] };
+    const form = { ...FORM, partition: "", gpus: "6", gpuType: "gres/npu:910b" };
+    expect(freeText(trans, acceleratorsOf({ ...devwork, gres }))).toBe(
+      "3 of 4 GPUs, 5 of 8 npu:910b",
+    );
+    expect(waitText(trans, resources, form)).toBe("5 are free now.");
+    expect(waitText(trans, resources, { ...form, gpuType: "" })).toBe("3 are free now.");
   });
 
   it.each([

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { IJob } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
 import { newRequestKey } from "../../src/common/launch_request";
+import { otherGres } from "../../src/common/launch_request";
 import { formProblems, initialForm, launchRequest } from "../../src/sessions/form_values";
 import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
 import { startValues } from "../../src/sessions/settings";
@@ -40,6 +41,15 @@ describe("the form", () => {
     expect([asked.options, asked.dir, asked.env]).toEqual([["--nodes=1"], "/x", "conda"]);
     const { options, idle } = launchRequest({ ...bare, time: "1 day 4h", idle: "30 min" }, KEY);
     expect([options, idle]).toEqual([["--nodes=1", "--time=1-04:00:00"], 1800]);
+  });
+
+  it("requests a generic resource that is not a GPU by its own option", () => {
+    const form = { ...FORM, cpus: "", memory: "", time: "", gpus: "2" };
+    const asked = (gpuType: string): readonly string[] =>
+      launchRequest({ ...form, gpuType }, KEY).options.slice(1);
+    expect(asked(otherGres("npu", "910b"))).toEqual(["--gres=npu:910b:2"]);
+    expect(asked(otherGres("gcu", ""))).toEqual(["--gres=gcu:2"]);
+    expect(asked("1g.10gb")).toEqual(["--gpus=1g.10gb:2"]);
   });
 
   it("is filled with what was launched last but the name, and with nothing that is no form", () => {

@@ -180,7 +180,15 @@ def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]])
 
 
 @pytest.mark.parametrize(
-    ("shared", "used"), [("shard:a100:3(2/4,1/4)", 3), ("shard:2", 2), ("shard:16", 4), ("mps:100", 1), ("shard:0", 0)]
+    ("shared", "used"),
+    [
+        ("shard:a100:3(2/4,1/4,0/4)", 2),
+        ("shard:a100:5(IDX:0-1)", 2),
+        ("shard:2", 2),
+        ("shard:16", 4),
+        ("mps:100", 1),
+        ("shard:0", 0),
+    ],
 )
 def test_a_gpu_of_which_a_job_has_a_part_is_not_free(shared: str, used: int) -> None:
     node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres("gpu:a100:4,shard:a100:16")))

@@ -1005,6 +1005,8 @@ export interface components {
             readonly said: string;
             /** @description Of all nodes */
             readonly gpus: readonly components["schemas"]["Gpus"][];
+            /** @description Of all nodes */
+            readonly gres?: readonly components["schemas"]["OtherGres"][];
             readonly partitions: readonly {
                 readonly name: string;
                 readonly is_default: boolean;
@@ -1020,6 +1022,7 @@ export interface components {
                 readonly cpus: number;
                 readonly cpus_free: number;
                 readonly gpus: readonly components["schemas"]["Gpus"][];
+                readonly gres?: readonly components["schemas"]["OtherGres"][];
             }[];
             readonly nodes: readonly {
                 readonly name: string;
@@ -1045,6 +1048,7 @@ export interface components {
                     /** @description Allocated */
                     readonly used: number;
                 }[];
+                readonly gres?: readonly components["schemas"]["NodeGres"][];
                 readonly features: readonly string[];
                 /** @description Why it is down or drained, in an administrator's words */
                 readonly reason: string;
@@ -1085,6 +1089,29 @@ export interface components {
             } | null;
         };
         readonly Gpus: {
+            /** @description Empty where it has none */
+            readonly type: string;
+            readonly total: number;
+            /** @description Allocated */
+            readonly used: number;
+            /** @description Not allocated, on nodes where a job could start now */
+            readonly free: number;
+            /** @description On one node */
+            readonly most: number;
+        };
+        readonly NodeGres: {
+            /** @description As in --gres=NAME:TYPE:COUNT */
+            readonly name: string;
+            /** @description Empty where it has none */
+            readonly type: string;
+            readonly total: number;
+            /** @description Allocated */
+            readonly used: number;
+        };
+        /** @description A generic resource that is not a GPU or a part of one, such as npu or tpu */
+        readonly OtherGres: {
+            /** @description As in --gres=NAME:TYPE:COUNT */
+            readonly name: string;
             /** @description Empty where it has none */
             readonly type: string;
             readonly total: number;
