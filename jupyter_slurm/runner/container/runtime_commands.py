@@ -10,7 +10,7 @@ import os
 import re
 
 LABEL = "jupyter_slurm"
-_AMD_DEVICE = "/dev/kfd"
+_AMD_DEVICE, _RENDER_DEVICES, _NVIDIA_DEVICE = "/dev/kfd", "/dev/dri", "/dev/nvidiactl"
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _PASSED_VARIABLES = re.compile(
     r"SLURM(D|_(?!JWT))\w*|JUPYTER_SLURM_\w+|MASTER_(ADDR|PORT)|TZ|OMP_NUM_THREADS|ZE_AFFINITY_MASK|(?i:(https?|ftp|no|all)_proxy)"
@@ -131,9 +131,40 @@ def _entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[
     return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, *words]
 
 
+def maker(facts: RuntimeFacts) -> str:
+    """Return the maker of the job's GPUs: ``amd``, ``intel`` or ``nvidia``; empty if the job has none.
+
+    Slurm may set the variables of all makers, so the devices of the node decide.
+    """
+    if facts.env.get("ROCR_VISIBLE_DEVICES") and os.path.exists(_AMD_DEVICE):
+        return "amd"
+    is_other = os.path.exists(_NVIDIA_DEVICE) or os.path.exists(_AMD_DEVICE)
+    if facts.env.get("ZE_AFFINITY_MASK") and os.path.exists(_RENDER_DEVICES) and not is_other:
+        return "intel"
+    return "nvidia" if facts.gpus else ""
+
+
+def _devices(facts: RuntimeFacts) -> list[str]:
+    """Return the options of Docker and Podman for GPUs of AMD and Intel: the devices of all of them."""
+    devices = {"amd": (_AMD_DEVICE, _RENDER_DEVICES), "intel": (_RENDER_DEVICES,)}
+    return [f"--device={path}" for path in devices.get(maker(facts), ())]
+
+
+def _numbers_on_node(facts: RuntimeFacts) -> dict[str, str]:
+    """Return the variable of AMD's or Intel's GPUs for Docker, whose daemon shows all GPUs of the node.
+
+    A job that cannot see the GPUs of others counts its own from 0.
+    """
+    names = {"amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+    name, told = names.get(maker(facts), ""), facts.env.get("SLURM_STEP_GPUS") or facts.env.get("SLURM_JOB_GPUS") or ""
+    return {name: told} if name and re.fullmatch(r"[0-9]+(,[0-9]+)*", told) else {}
+
+
 def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Docker, and additions to its environment: values must not be in command lines."""
-    env = {**facts.env, **_renumbered(facts), "NVIDIA_VISIBLE_DEVICES": ",".join(facts.gpus) or "void"}
+    gpus = facts.gpus if maker(facts) == "nvidia" else []
+    env = {**facts.env, **_renumbered(facts), **_numbers_on_node(facts)}
+    env["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus) or "void"
     # The last variable is always set: an image may set it to `all`, which counts where Docker offers GPUs to all
     # containers.
     argv = ["docker", "run", "--rm", "--init", "--interactive", f"--name={facts.name}", "--network=host"]
@@ -144,7 +175,7 @@ def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict
     argv += [f"--cpuset-cpus={ranges(facts.cpus)}"] if facts.cpus else []
     argv += [f"--memory={facts.memory}"] if facts.memory else []
     argv += [f"--shm-size={facts.shm}"] if facts.shm else []
-    argv += ["--gpus", '"device={}"'.format(",".join(facts.gpus))] if facts.gpus else []
+    argv += ["--gpus", '"device={}"'.format(",".join(gpus))] if gpus else _devices(facts)
     argv += _container(wish, facts, env)
     return argv, env
 
@@ -158,7 +189,7 @@ def podman(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict
     argv += [f"--label={LABEL}.user={facts.uid}", f"--label={LABEL}.holder={facts.holder}"]
     argv += [f"--label={LABEL}.job={facts.env.get('SLURM_JOB_ID', '')}"]
     argv += [f"--shm-size={facts.shm}"] if facts.shm else []
-    argv += [f"--device=nvidia.com/gpu={gpu}" for gpu in facts.gpus]
+    argv += [f"--device=nvidia.com/gpu={gpu}" for gpu in facts.gpus if maker(facts) == "nvidia"] or _devices(facts)
     argv += _container(wish, facts, env)
     return argv, env
 
@@ -176,7 +207,7 @@ def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str])
 def _renumbered(facts: RuntimeFacts) -> dict[str, str]:
     """Return the GPU numbers for programs: in a container, numbers start at 0."""
     told = facts.env.get("CUDA_VISIBLE_DEVICES", "")
-    if not facts.gpus or not all(word.isdigit() for word in told.split(",")):
+    if maker(facts) != "nvidia" or not all(word.isdigit() for word in told.split(",")):
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(facts.gpus))))}
 
@@ -185,8 +216,8 @@ def apptainer(
     wish: ContainerRequest, facts: RuntimeFacts, program: str = "apptainer"
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Apptainer or Singularity, and its whole environment, which the container inherits."""
-    is_amd = bool(facts.env.get("ROCR_VISIBLE_DEVICES")) and os.path.exists(_AMD_DEVICE)  # Slurm may set both
-    argv = [program, "exec", *(["--rocm"] if is_amd else ["--nv"] if facts.gpus else [])]
+    options = {"amd": ["--rocm"], "nvidia": ["--nv"]}  # those of Intel need no more than the devices of the node
+    argv = [program, "exec", *options.get(maker(facts), [])]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse(program, source + target, ",:")
         argv.append(f"--bind={source}:{target}" + (":ro" if is_read_only else ""))

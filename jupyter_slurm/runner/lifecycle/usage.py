@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 FORMAT = 1
 _INTERVAL_S = 30.0  # seconds
 _MAX_POINTS = 240  # points
-_QUERY_TIMEOUT_S = 10.0  # seconds for nvidia-smi
+_QUERY_TIMEOUT_S = 10.0  # seconds for nvidia-smi, rocm-smi or xpu-smi
 OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs of single tasks
-_GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
+_NVIDIA_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+_AMD_QUERY = ("rocm-smi", "--showuse", "--showmeminfo", "vram", "--json")
+_INTEL_QUERY = ("xpu-smi", "dump", "-d", "-1", "-m", "0,18", "-n", "1")  # utilization, memory in use
 
 
 def watch(place: JobDirectory) -> None:
@@ -202,22 +205,72 @@ def for_steps(env: Any) -> list[str]:
 
 
 def visible(env: Any) -> list[str]:
-    """Return the GPUs of this job in the form of nvidia-smi."""
-    given = env.get("CUDA_VISIBLE_DEVICES") or ""
-    return [name for name in given.split(",") if re.fullmatch(r"\d+|(?:GPU|MIG)-[\w/-]+", name)]
+    """Return the GPUs of this job, those of NVIDIA in the form of nvidia-smi.
+
+    Slurm sets the variables of the makers that it detects or that the site names, else those of all. For a part of a
+    GPU (shard), Slurm 22.05 leaves out that of NVIDIA.
+    """
+    for name in _GPU_VARIABLES:
+        given = (word.strip() for word in (env.get(name) or "").split(","))
+        if found := [word for word in given if re.fullmatch(r"\d+(?:\.\d+)?|(?:GPU|MIG)-[\w/-]+", word)]:
+            return found
+    return []
 
 
 def _gpus() -> tuple[float | None, int | None]:
     """Return the utilization of the job's GPUs, 0 to 1, and the bytes of their memory; None: unknown."""
     if not visible(os.environ):
         return None, None
+    for argv, read in (
+        ([*_NVIDIA_QUERY, "--id=" + ",".join(visible(os.environ))], _nvidia),
+        (list(_AMD_QUERY), _amd),
+        (list(_INTEL_QUERY), _intel),
+    ):
+        with contextlib.suppress(OSError, ValueError, LookupError, AttributeError, TypeError):
+            busy, memory = zip(*read(_ask(argv)))
+            return sum(busy) / len(busy), sum(memory)
+    return None, None
+
+
+def _ask(argv: list[str]) -> str:
     import subprocess  # a cell without a GPU does not wait for this import
 
     try:
-        argv = [*_GPU_QUERY, "--id=" + ",".join(visible(os.environ))]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_QUERY_TIMEOUT_S, check=True)
-        rows = [line.split(",") for line in done.stdout.decode("ascii", "replace").splitlines()]
-        busy, memory = [float(row[0]) / 100 for row in rows], sum(int(row[1]) for row in rows) << 20
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        return None, None
-    return (sum(busy) / len(busy), memory) if busy else (None, None)
+        null = subprocess.DEVNULL
+        done = subprocess.run(
+            argv, stdin=null, stdout=subprocess.PIPE, stderr=null, timeout=_QUERY_TIMEOUT_S, check=True
+        )
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from error
+    return done.stdout.decode("ascii", "replace")
+
+
+def _on_node() -> set[str]:
+    """Return the numbers of the job's GPUs among all of the node, which the programs of AMD and Intel count."""
+    told = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS") or ""
+    return {word.partition(".")[0] for word in told.split(",") if word} or {
+        word.partition(".")[0] for word in visible(os.environ)
+    }
+
+
+def _nvidia(text: str) -> list[tuple[float, int]]:
+    rows = [line.split(",") for line in text.splitlines()]
+    return [(float(row[0]) / 100, int(row[1]) << 20) for row in rows]
+
+
+def _amd(text: str) -> list[tuple[float, int]]:
+    """Read ``rocm-smi --json``; warnings may stand before the document."""
+    known, ours = json.loads(text[text.index("{") :]), _on_node()
+    cards = [one for name, one in known.items() if name[len("card") :] in ours and name.startswith("card")]
+    return [(float(one["GPU use (%)"]) / 100, int(one["VRAM Total Used Memory (B)"])) for one in cards]
+
+
+def _intel(text: str) -> list[tuple[float, int]]:
+    """Read ``xpu-smi dump``: a line of names, then a line for each device."""
+    names, *rows = ([word.strip() for word in line.split(",")] for line in text.splitlines() if "," in line)
+    found, ours = [dict(zip(names, row)) for row in rows], _on_node()
+    return [
+        (float(one["GPU Utilization (%)"]) / 100, int(float(one["GPU Memory Used (MiB)"]) * (1 << 20)))
+        for one in found
+        if one["DeviceId"] in ours
+    ]

@@ -91,5 +91,5 @@ def _note(data: Any) -> str:
     if not data["gpus"]:
         said.append("The job has no GPU that can be measured.")
     elif all(point[3] is None for point in data["points"]):
-        said.append("Its GPUs are not measured, because its node has no nvidia-smi.")
+        said.append("Its GPUs are not measured: on its node, neither nvidia-smi nor rocm-smi nor xpu-smi answers.")
     return " ".join(said)

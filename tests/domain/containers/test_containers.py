@@ -235,6 +235,37 @@ def test_apptainer_gets_the_libraries_of_amd_on_a_node_with_such_gpus(monkeypatc
 
 
 @pytest.mark.parametrize(
+    ("present", "variable", "expected"),
+    [
+        (("kfd", "dri"), "ROCR_VISIBLE_DEVICES", ["kfd", "dri"]),
+        (("dri",), "ZE_AFFINITY_MASK", ["dri"]),
+        (("dri", "nvidiactl"), "ZE_AFFINITY_MASK", None),  # a display of the node's mainboard
+        ((), "ROCR_VISIBLE_DEVICES", None),
+    ],
+)
+def test_docker_and_podman_get_the_devices_of_amd_and_intel(monkeypatch, tmp_path, present, variable, expected):
+    """A job whose GPUs are counted from 0 gets the numbers on the node with Docker, whose daemon shows all of them."""
+    for name, path in (("_AMD_DEVICE", "kfd"), ("_RENDER_DEVICES", "dri"), ("_NVIDIA_DEVICE", "nvidiactl")):
+        monkeypatch.setattr(runtime_commands, name, str(tmp_path / path))
+    for path in present:
+        (tmp_path / path).touch()
+    facts = _facts(gpus=["0"], env={variable: "0", "CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "3"})
+    for make, number in ((runtime_commands.docker, "3"), (runtime_commands.podman, "0")):
+        argv, env = make(_wish(), facts)
+        devices = [word for word in argv if word.startswith("--device=/")]
+        if expected is None:
+            assert (devices, env[variable]) == ([], "0")
+            assert "--gpus" in argv or "--device=nvidia.com/gpu=0" in argv
+        else:
+            assert devices == [f"--device={tmp_path / path}" for path in expected]
+            assert env[variable] == number
+            assert "--gpus" not in argv
+            assert not any("nvidia.com" in word for word in argv)
+    options = {"--rocm", "--nv"} & {*runtime_commands.apptainer(_wish(), facts)[0]}
+    assert options == ({"--nv"} if expected is None else {"--rocm"} if "kfd" in present else set())
+
+
+@pytest.mark.parametrize(
     ("make", "change", "said"),
     [
         (runtime_commands.apptainer, {"binds": ["/a,b"]}, "cannot bind a folder"),
