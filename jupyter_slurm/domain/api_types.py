@@ -885,6 +885,7 @@ class Gpus(TypedDict):
     used: int
     free: int
     most: int
+    soon: NotRequired[int]
 
 
 class OtherGres(TypedDict):
@@ -894,6 +895,7 @@ class OtherGres(TypedDict):
     used: int
     free: int
     most: int
+    soon: NotRequired[int]
 
 
 class ResourcesPartition(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
@@ -23,6 +23,7 @@ _MIB: Final = 1 << 20
 _OPEN_NODE_FLAGS: Final = frozenset(
     {"CLOUD", "DYNAMIC", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "REBOOT_CANCEL", "RESUME", "UNDRAIN"}
 )
+_COMPLETING: Final = "COMPLETING"
 # Flags that matter more than other flags and than the base state.
 _TELLING_NODE_FLAGS: Final = (
     *("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED"),
@@ -31,13 +32,17 @@ _TELLING_NODE_FLAGS: Final = (
 
 
 class Gpus(NamedTuple):
-    """GPUs of a type (empty: no type) on some nodes: total, allocated, available to a job, largest number on a node."""
+    """GPUs of a type (empty: no type) on some nodes: total, allocated, available to a job, largest number on a node.
+
+    ``soon`` are those that become available within seconds, when Slurm has cleaned up an ended job on their node.
+    """
 
     type: str
     total: int
     used: int
     free: int
     max_per_node: int
+    soon: int = 0
 
 
 class ReportedResources(TypedDict):
@@ -150,15 +155,17 @@ def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int | None] | N
         Bytes that a job on a node needs at least, by the node's name. None: its partitions start no jobs.
     """
     total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    soon = Counter[str]()
     for node in nodes:
-        there = gpus_by_type(node)
+        there, memory = gpus_by_type(node), (least_memory or {}).get(node.name, 0)
         for kind, (has, taken) in there.items():
             total[kind] += has
             used[kind] += taken
-            free[kind] += (has - taken) * _starts_jobs(node, (least_memory or {}).get(node.name, 0))
+            free[kind] += (has - taken) * _starts_jobs(node, memory)
+            soon[kind] += (has - taken) * _starts_jobs_soon(node, memory)
             most[kind] = max(most[kind], has)
     return [
-        Gpus(kind, total[kind], used[kind], free[kind], most[kind])
+        Gpus(kind, total[kind], used[kind], free[kind], most[kind], soon[kind])
         for kind in sorted(total, key=lambda kind: (not kind, kind))
     ]
 
@@ -174,13 +181,15 @@ def count_other_gres(nodes: Iterable[Node], least_memory: Mapping[str, int | Non
     """
     found: dict[tuple[str, str], api.OtherGres] = {}
     for node in nodes:
-        is_open = _starts_jobs(node, least_memory.get(node.name, 0))
+        memory = least_memory.get(node.name, 0)
+        is_open, is_open_soon = _starts_jobs(node, memory), _starts_jobs_soon(node, memory)
         for (name, kind), (has, taken) in other_gres(node).items():
-            new: api.OtherGres = {"name": name, "type": kind, "total": 0, "used": 0, "free": 0, "most": 0}
+            new: api.OtherGres = {"name": name, "type": kind, "total": 0, "used": 0, "free": 0, "most": 0, "soon": 0}
             one = found.setdefault((name, kind), new)
             one["total"] += has
             one["used"] += taken
             one["free"] += (has - taken) * is_open
+            one["soon"] = one.get("soon", 0) + (has - taken) * is_open_soon
             one["most"] = max(one["most"], has)
     return [found[key] for key in sorted(found)]
 
@@ -201,7 +210,14 @@ def other_gres(node: Node) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _told(gpus: Gpus) -> api.Gpus:
-    return {"type": gpus.type, "total": gpus.total, "used": gpus.used, "free": gpus.free, "most": gpus.max_per_node}
+    return {
+        "type": gpus.type,
+        "total": gpus.total,
+        "used": gpus.used,
+        "free": gpus.free,
+        "most": gpus.max_per_node,
+        "soon": gpus.soon,
+    }
 
 
 def _limit(limit: Limit) -> api.ResourcesLimit:
@@ -217,6 +233,12 @@ def _starts_jobs(node: Node, least_memory: int | None = 0) -> bool:
     is_open = node.is_up and _OPEN_NODE_FLAGS.issuperset(node.flags)
     has_memory = not node.memory or node.memory - node.memory_used >= max(least_memory, 1)
     return is_open and node.cpus_idle > 0 and has_memory
+
+
+def _starts_jobs_soon(node: Node, least_memory: int | None = 0) -> bool:
+    """Return whether a job could start on a node when Slurm has cleaned up an ended job there."""
+    others = tuple(flag for flag in node.flags if flag != _COMPLETING)
+    return len(others) < len(node.flags) and _starts_jobs(replace(node, flags=others), least_memory)
 
 
 def _default_memory(partition: Partition) -> int | None:

@@ -132,12 +132,16 @@ def _gres_name(gres: api.OtherGres | api.NodeGres) -> str:
     return f"{gres['name']}:{gres['type']}" if gres["type"] else gres["name"]
 
 
+def _soon(counted: api.Gpus | api.OtherGres) -> str:
+    return f" ({soon} more soon: node completing)" if (soon := counted.get("soon", 0)) else ""
+
+
 def _partition(item: api.ResourcesPartition) -> list[Any]:
     limit = "none" if item["time_limit"] is None else format_duration(item["time_limit"])
     nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(item["nodes"].items()))
     name = item["name"] + ("*" if item["is_default"] else "")
-    gpus = [f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"]]
-    gpus += [f"{one['free']} of {one['total']} {_gres_name(one)}" for one in item.get("gres") or ()]
+    gpus = [f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() + _soon(gpu) for gpu in item["gpus"]]
+    gpus += [f"{one['free']} of {one['total']} {_gres_name(one)}{_soon(one)}" for one in item.get("gres") or ()]
     return [name, item["state"], limit, nodes, f"{item['cpus_free']} of {item['cpus']}", _joined(gpus)]
 
 

@@ -18,8 +18,9 @@ from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.slurm_values import counted, format_memory
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["Shortage", "next_to_end", "shortages"]
+__all__ = ["Shortage", "completing_words", "next_to_end", "shortages"]
 
+_MAX_NAMED_NODES: Final = 4
 _MAX_EXPANDED_NODES: Final = 200_000  # names, of all jobs: an answer of a few bytes may name millions
 
 # Flags under which a node that is up starts no ordinary job now. A node that is planned for a job counts as free, since
@@ -81,6 +82,15 @@ def shortages(request: WaitingRequest, nodes: Iterable[Node]) -> list[Shortage]:
         *_nodes(request, free),
     ]
     return found or _together(request, free)
+
+
+def completing_words(request: WaitingRequest, nodes: Iterable[Node]) -> str:
+    """Return the nodes that could run a job once Slurm has cleaned up an ended job there; empty if there are none."""
+    names = sorted(node.name for node in request.candidates(nodes) if "COMPLETING" in node.flags and node.is_up)
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MAX_NAMED_NODES]) + " …" * (len(names) > _MAX_NAMED_NODES)
+    return f"Waits until Slurm has cleaned up an ended job on {shown} (COMPLETING), usually for seconds."
 
 
 def next_to_end(

@@ -131,7 +131,10 @@ class WaitingJobs:
         if word not in ("Resources", "Priority") and not re.search("GRES", word):
             return None
         short = waiting.shortages(request, resources.nodes)
-        return await self._of_shortages(entry, reason, request, resources, short) if short else None
+        if short:
+            return await self._of_shortages(entry, reason, request, resources, short)
+        words = waiting.completing_words(request, resources.nodes) if word == "Resources" else ""
+        return WaitingNumbers(reason, words) if words else None
 
     async def _of_shortages(
         self, entry: TrackedJob, reason: str, request: WaitingRequest, resources: Resources, short: list[Shortage]

@@ -16,11 +16,20 @@ import {
   type IResourcesState,
 } from "./model";
 
+/** Return a text about free GPUs, with those that are free when Slurm has cleaned up an ended job on their node. */
+function withSoon(trans: TranslationBundle, text: string, soon = 0): string {
+  return soon === 0 ? text : trans.__("%1 (%2 more soon: node completing)", text, soon);
+}
+
 /** Return the free GPUs by type: "6 of 8 a100, 0 of 2 h100"; empty where there are none. */
 export function freeText(trans: TranslationBundle, gpus: readonly IGpus[]): string {
   return gpus
-    .map(({ type, free, total }) =>
-      trans.__("%1 of %2 %3", free, total, acceleratorName(type) || trans.__("GPUs")),
+    .map(({ type, free, total, soon }) =>
+      withSoon(
+        trans,
+        trans.__("%1 of %2 %3", free, total, acceleratorName(type) || trans.__("GPUs")),
+        soon,
+      ),
     )
     .join(", ");
 }
@@ -46,8 +55,8 @@ export function partitionText(trans: TranslationBundle, partition: IPartition): 
 }
 
 /** Return the description of a type of GPU to choose from. */
-export function typeText(trans: TranslationBundle, { free, total }: IGpus): string {
-  return trans.__("%1 of %2 free", free, total);
+export function typeText(trans: TranslationBundle, { free, total, soon }: IGpus): string {
+  return withSoon(trans, trans.__("%1 of %2 free", free, total), soon);
 }
 
 /** Return a note that a form requests more GPUs than are free; undefined where it does not. */
@@ -64,8 +73,11 @@ export function waitText(
         ? []
         : acceleratorsOf(partition).filter(({ type }) => form.gpuType === type);
   const free = matching.reduce((sum, one) => sum + one.free, 0);
+  const soon = matching.reduce((sum, one) => sum + (one.soon ?? 0), 0);
   const isMore = Number(form.gpus.trim()) > free && matching.length > 0;
-  return isMore ? trans._n("%1 is free now.", "%1 are free now.", free) : undefined;
+  const text = trans._n("%1 is free now.", "%1 are free now.", free);
+  const more = soon === 0 ? "" : ` ${trans.__("%1 more soon: node completing.", soon)}`;
+  return isMore ? `${text}${more}` : undefined;
 }
 
 /**

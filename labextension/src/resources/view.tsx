@@ -17,6 +17,7 @@ import {
   memoryText,
   nodeState,
   nodesText,
+  typeText,
   useText,
 } from "./labels";
 import {
@@ -48,7 +49,7 @@ function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.
         <span data-part="used" style={share(used)} />
         <span data-part="free" style={share(free)} />
       </span>
-      <span>{trans.__("%1 of %2 free", free, total)}</span>
+      <span>{typeText(trans, gpus)}</span>
     </li>
   );
 }

@@ -296,6 +296,16 @@ describe("a cost", () => {
     expect(waitText(trans, RESOURCES, FORM)).toBeUndefined();
   });
 
+  it("says what is free as soon as a node has completed an ended job", () => {
+    const [arandu] = RESOURCES.partitions as [IPartition];
+    const gpus = [{ type: "a100", total: 8, used: 0, free: 0, most: 8, soon: 8 }];
+    const resources = { ...RESOURCES, partitions: [{ ...arandu, gpus, is_default: true }] };
+    expect(freeText(trans, gpus)).toBe("0 of 8 a100 (8 more soon: node completing)");
+    expect(waitText(trans, resources, { ...FORM, partition: "", gpus: "2" })).toBe(
+      "0 are free now. 8 more soon: node completing.",
+    );
+  });
+
   it("counts other generic resources apart from GPUs", () => {
     const [arandu, devwork] = RESOURCES.partitions as [IPartition, IPartition];
     const gres = [{ name: "npu", type: "910b", total: 8, used: 3, free: 5, most: 8 }];

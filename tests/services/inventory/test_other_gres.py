@@ -56,8 +56,8 @@ async def test_other_accelerators_and_shared_gpus_are_counted(desk: Any) -> None
         "mi250x": (4, 1, 3),
         "nvidia_a100-sxm4-80gb": (2, 0, 2),
     }
-    npu = {"name": "npu", "type": "910b", "total": 8, "used": 3, "free": 5, "most": 8}
-    assert told["gres"] == [{"name": "gcu", "type": "", "total": 8, "used": 3, "free": 5, "most": 8}, npu]
+    npu = {"name": "npu", "type": "910b", "total": 8, "used": 3, "free": 5, "most": 8, "soon": 0}
+    assert told["gres"] == [{"name": "gcu", "type": "", "total": 8, "used": 3, "free": 5, "most": 8, "soon": 0}, npu]
     partition = next(one for one in told["partitions"] if one["name"] == "npu")
     assert (partition["gpus"], partition["gres"]) == ([], [npu])
     node = next(one for one in told["nodes"] if one["name"] == "npu1")

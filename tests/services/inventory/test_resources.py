@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.client.clusters.resources import Resources as ShownResources
 from jupyter_slurm.domain.free_resources import Resources, count_gpus, standing
 from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
@@ -251,6 +252,40 @@ async def test_what_is_kept_for_another_job_or_has_no_memory_is_not_free(
         kept = {node["name"] for node in told["nodes"] if "PLANNED" in node["flags"]}
         assert "alpha1" in kept
         assert gpus["free"] == (0 if "zulu1" in kept else 3), "of alpha1 and beta1 none"
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+async def test_a_node_that_completes_a_job_is_free_soon(
+    new_cluster: Callable[..., EmbeddedCluster], tmp_path: Any, open_desk: Any
+) -> None:
+    """Resources, their words and the reason of a waiting job agree; Slurm hands the node out after its epilog."""
+    tmp_path.chmod(0o755)
+    go, epilog = tmp_path / "go", tmp_path / "epilog"
+    epilog.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.2; done\n")
+    epilog.chmod(0o755)
+    dgx = replace(load_description().nodes[0], gpus={"a100": 8})
+    partitions = (Partition("gpu", dgx.names, default=True),)
+    cluster = new_cluster(nodes=(dgx,), partitions=partitions, extra=(f"Epilog={epilog}",))
+    try:
+        async with open_desk(cluster, tmp_path) as desk:
+            await desk.submit("#!/bin/sh\ntrue\n", "--gpus=2", "--mem=1G")
+            async with asyncio.timeout(60):
+                while "completing" not in cluster.run("sinfo", "--noheader", "--format=%T").stdout:
+                    await asyncio.sleep(0.2)
+            resources = desk.core.cluster(desk.id).inventory.resources
+            told = await resources.to_api(wait=60.0, is_newer=True, has_nodes=True)
+            assert told["partitions"][0]["nodes"] == {"COMPLETING": 1}
+            (gpus,) = told["gpus"]
+            assert (gpus["free"], gpus["soon"], gpus["total"]) == (0, 8, 8)
+            assert "0 of 8 a100 (8 more soon: node completing)" in repr(ShownResources(told).partitions)
+            waiting = await desk.submit(SLEEP, "--gpus=1", "--mem=1G")
+            words = "Waits until Slurm has cleaned up an ended job on dgx01 (COMPLETING), usually for seconds."
+            await desk.until(waiting["key"], lambda job: job["reason_text"] == words)
+            go.touch()
+            await desk.until(waiting["key"], lambda job: job["state"] == "RUNNING")
+    finally:
+        go.touch()
 
 
 @pytest.mark.parametrize("whose", ["1000={", "ann(1000)={"])  # until 23.11, and later

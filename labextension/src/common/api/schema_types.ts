@@ -1098,6 +1098,8 @@ export interface components {
             readonly free: number;
             /** @description On one node */
             readonly most: number;
+            /** @description Not allocated, free within seconds: Slurm cleans up an ended job on their nodes (COMPLETING) */
+            readonly soon?: number;
         };
         readonly NodeGres: {
             /** @description As in --gres=NAME:TYPE:COUNT */
@@ -1121,6 +1123,8 @@ export interface components {
             readonly free: number;
             /** @description On one node */
             readonly most: number;
+            /** @description Not allocated, free within seconds: Slurm cleans up an ended job on their nodes (COMPLETING) */
+            readonly soon?: number;
         };
         readonly Cleaned: {
             readonly removed: readonly string[];
