@@ -150,6 +150,29 @@ async def test_start_up_files_that_end_the_login_shell_are_named(ssh_host, new_u
             await connect(host, user=who).transport.run(["true"])
 
 
+# Start-up files, and what is said of them.
+_READERS = {
+    "exec fish": ("bash", ".bashrc", "replace it with fish, which reads all its input"),
+    "cat": ("bash", ".bashrc", "start-up files read all its input"),
+    "exec fish # csh": ("tcsh", ".tcshrc", "replace it with fish"),
+}
+
+
+async def test_start_up_files_that_read_all_input_are_named_before_the_patience_is_over(
+    ssh_host, new_user, connect, monkeypatch
+):
+    monkeypatch.setattr(pool_module, "_SILENCE_S", 0.5)
+    users = {
+        line: new_user(shell=shell, files={name: f"echo hello\n{line}\n"})
+        for line, (shell, name, _) in _READERS.items()
+    }
+    host = ssh_host(name="readers", users=list(users.values()))
+    for line, (shell, name, said) in _READERS.items():
+        with pytest.raises(TransportError, match=said) as refused:
+            await connect(host, user=users[line], timeout=1000).transport.run(["true"])
+        assert name.lstrip(".") in refused.value.hint, (shell, line)
+
+
 GREETING = "#%Module\nprepend-path PATH /opt/slurm/bin\nputs stderr {loading slurm}\n"
 FOLDER = "export MODULEPATH=$HOME/modulefiles\n"
 

@@ -15,6 +15,7 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.input_check import check_input
 from jupyter_slurm.transport.ssh.shell.session_budget import SessionBudget, SessionClaim
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
@@ -23,6 +24,7 @@ __all__ = ["ShellPool"]
 log = logging.getLogger(__name__)
 
 _SLOW_NOTICE_S: float = 10.0  # seconds after which the user is notified of the cause of a wait
+_SILENCE_S: float = 5.0  # seconds of silence after which the cause is looked for
 _SESSION_CLOSE_S: float = 2.0  # seconds until the server counts a closed session no more
 _RETRY_INTERVAL_S: float = 0.1  # seconds
 
@@ -54,6 +56,7 @@ class ShellPool:
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and opening shells
         self._generation = 0
+        self._has_started = False
         self._freed_at = -_SESSION_CLOSE_S
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alive: set[Shell] = set()
@@ -216,12 +219,13 @@ class ShellPool:
             shell.generation = generation
             ready = shell
             ghosts, self._ghosts = self._ghosts, []
-            notice = asyncio.create_task(self._notify_slow())
+            silence = [asyncio.create_task(self._notify_slow()), asyncio.create_task(self._explain_silence(ready))]
             try:
                 await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
             finally:
-                notice.cancel()
-            self._slow = None
+                for task in silence:
+                    task.cancel()
+            self._slow, self._has_started = None, True
             self._alive.add(shell)
             return shell
         except paramiko.ChannelException as error:
@@ -245,6 +249,16 @@ class ShellPool:
         await asyncio.sleep(_SLOW_NOTICE_S)
         if self._slow is not None:
             await self._slow()
+
+    async def _explain_silence(self, shell: Shell) -> None:
+        """Give up a first shell that does not start because its start-up files read its input."""
+        if self._has_started:
+            return
+        await asyncio.sleep(_SILENCE_S)
+        if (cause := await check_input(self._link)) is not None:
+            await asyncio.sleep(_SILENCE_S)  # slow start-up files may have ended at that moment
+            shell.cause = cause
+            await self._link.threads.call(lambda: _close(shell))
 
     def _update_budget(self, error: paramiko.ChannelException) -> None:
         if self._count == 0:

@@ -82,6 +82,8 @@ class Shell:
         Seconds allowed for start-up files, and seconds that they took, reported to the first user of the shell.
     prelude_end : PreludeEnd or None
         How the prelude ended; None before :meth:`start`.
+    cause : TransportError or None
+        Why the shell does not start, if another session has shown it; the shell was then closed.
     """
 
     channel: Session
@@ -96,6 +98,7 @@ class Shell:
     usable: bool = True
     is_abandoned: bool = False
     prelude_end: PreludeEnd | None = None
+    cause: TransportError | None = None
     is_starter: bool = False
 
     def __post_init__(self) -> None:
@@ -248,6 +251,8 @@ class Shell:
     def _ended(self, subject: str) -> TransportError:
         """Return why a shell ended before it began: the connection ends first, or a moment later."""
         self.usable = False
+        if self.cause is not None:
+            return self.cause
         transport = self.channel.get_transport()
         transport.join(1.0)
         return self._silent(subject) if transport.is_active() else LinkLost("The connection broke.")
