@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
 
 _MARKS_OF_SRUN = ("SLURM_STEP_ID", "SLURM_STEPID")
+_BINDINGS = ("SLURM_CPU_BIND", "SLURM_MEM_BIND")  # prefixes of variables by which srun says how it has bound a task
 
 
 def redirect(folder: str) -> None:
@@ -48,7 +49,12 @@ def hide_srun(asked: StepRequest) -> None:
 
     ``from mpi4py import MPI`` ends a process that has them if its MPI does not support this Slurm. Libraries such as
     Lightning import it to look for ranks. Without them, one process is the only rank, as in a job without a step.
+
+    A program in the process may submit a job (submitit, dask-jobqueue) or start a step. ``srun`` takes the binding of
+    this task for a request, which fails in a job with other CPUs: these variables are removed in any case.
     """
+    for name in [name for name in os.environ if name.startswith(_BINDINGS)]:
+        del os.environ[name]
     if any(word.startswith("--mpi") for word in asked.get("options", ())) or "SLURM_MPI_TYPE" in os.environ:
         return  # the user has chosen how MPI finds its ranks
     for name in list(os.environ):

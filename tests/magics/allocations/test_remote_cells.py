@@ -224,6 +224,15 @@ def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
     assert held.value("step.stdout") == "1\n"
 
 
+@pytest.mark.here_only("what runs in the job is the same over SSH")
+def test_a_job_that_a_cell_submits_is_not_bound_to_the_cpus_of_the_cell(held: Any) -> None:
+    """What libraries such as submitit start begins with the environment of the cell."""
+    look = "import os\nprint(*sorted(name for name in os.environ if '_BIND' in name or 'STEP_ID' in name))"
+    assert held.ok(f"%%remote\n{look}").stdout.splitlines()[-1:] == [""]
+    held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{look}")
+    assert held.value("step.stdout") == "\n"
+
+
 @pytest.mark.here_only("what a kernel finds again, its agent has")
 def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
     held: Any, gate: Callable[[str], Path], wait_for: WaitFor
