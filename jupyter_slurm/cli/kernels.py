@@ -43,7 +43,8 @@ no queueing.
 `switch` moves an open notebook to such a kernel, or back to a local kernel. `follow` asks for the next allocation of
 the notebook's kernel before the time limit. The notebook keeps its old kernel until the new one is ready. in= names
 the variables, functions and classes to copy (Python only). They are checked before Slurm is asked for an allocation,
-and copied at the end. Press Ctrl-C to cancel.
+and copied at the end. Press Ctrl-C to cancel. Allocations that the old kernel holds with %salloc stay open for the
+next kernel of the notebook; the keyword `release` releases them.
 
 Keywords of `add` (without dashes; options of sbatch have dashes):
   name=NAME     displayed name (default: from the request, as "devwork · 1 GPU · 1 h")
@@ -68,7 +69,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "kernel",
         usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [keywords] | list | remove NAME\n"
-        "       jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,y] | follow NOTEBOOK [in=x,y]",
+        "       jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,y] [release] | follow NOTEBOOK [in=x,y] [release]",
         description=_USAGE,
     )
 
@@ -112,7 +113,7 @@ def _to_json(kernelspec: KernelSpec) -> dict[str, object]:
 
 def _move(act: str, arguments: list[str]) -> int:
     """Move a notebook, and wait for the end of the move; an interrupt cancels it."""
-    from jupyter_slurm.client.kernels.notebook_moves import find, parse_move_line, release_note
+    from jupyter_slurm.client.kernels.notebook_moves import allocation_note, find, parse_move_line
     from jupyter_slurm.client.render.terminal import printable
 
     if not arguments:
@@ -121,7 +122,7 @@ def _move(act: str, arguments: list[str]) -> int:
         )
     to = parse_move_line(act, arguments[1:])
     notebook = find(arguments[0])
-    if note := release_note(notebook.ending_allocations):
+    if note := allocation_note(notebook.ending_allocations, keep=to.keep):
         print(printable(note), flush=True)
     move = notebook.move(to)
     try:

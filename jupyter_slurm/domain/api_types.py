@@ -63,6 +63,7 @@ __all__ = [
     "JobSending",
     "JobStage",
     "JobStageFolder",
+    "KeepAllocationRequest",
     "Kernel",
     "KernelPlace",
     "KernelStep",
@@ -634,6 +635,7 @@ class Job(TypedDict):
     memory: NotRequired[JobMemory]
     lease: NotRequired[float | None]
     keep: NotRequired[bool | None]
+    kept_for: NotRequired[str | None]
     released: NotRequired[str | None]  # asked, forgotten
     session: NotRequired[Session | None]
     label: NotRequired[str | None]
@@ -1006,6 +1008,11 @@ class AnswerPromptRequest(TypedDict):
 
 class CancelJobRequest(TypedDict, total=False):
     signal: str | None
+
+
+class KeepAllocationRequest(TypedDict):
+    keep: bool
+    notebook: NotRequired[str | None]
 
 
 class ActOnJobsRequest(TypedDict):

@@ -314,8 +314,9 @@ Move an open notebook to a kernel on a node (`jupyter slurm kernel add` in a ter
     %slurm kernel cancel                       keep this kernel
 
 The Jupyter server moves the notebook when the other kernel is ready; until then, cells run in this kernel. The
-variables of in= are checked first and sent last. Then this kernel ends. To move on to the next allocation in time, run
-`jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal on this computer.
+variables of in= are checked first and sent last. Then this kernel ends. Its allocations of %salloc stay open, and the
+next kernel of the notebook takes them up with %srun. With the keyword release, they are released. To move on to the
+next allocation in time, run `jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal on this computer.
 """
 
 _KEYWORD_TEXTS = {"slurm launch": _SLURM, "slurm image": _IMAGE}

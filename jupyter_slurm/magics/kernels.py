@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_slurm.client.allocations.allocation import ending_with_kernel
-from jupyter_slurm.client.kernels.notebook_moves import Notebook, find_notebook, parse_move_line, release_note
+from jupyter_slurm.client.allocations.kernel_end import ending_with_kernel
+from jupyter_slurm.client.kernels.notebook_moves import Notebook, allocation_note, find_notebook, parse_move_line
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import JobNotFound, UsageError
@@ -20,21 +20,21 @@ ACTIONS = {
 }
 """The actions, and their descriptions."""
 
-USAGE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
+USAGE = "%slurm kernel switch KERNEL [in=x,y] [release]; %slurm kernel, %slurm kernel cancel"
 """The usage text."""
 
 _STATUS_HINT = "%slurm kernel shows the progress, %slurm kernel cancel cancels the move."
 
 
 def run(arguments: Sequence[str]) -> CommandText:
-    """Run ``%slurm kernel switch KERNEL [in=x,y]`` or ``cancel``, or show the progress of a move."""
+    """Run ``%slurm kernel switch KERNEL [in=x,y] [release]`` or ``cancel``, or show the progress of a move."""
     act = arguments[0] if arguments else ""
     if act == "switch":
         to, notebook = parse_move_line(act, arguments[1:]), _notebook()
         notebook.move(to)
         along = f", with {', '.join(to.names)}" if to.names else ""
         said = f"{notebook.path} moves to {to.kernel} when it is ready{along}. Until then, cells run in this kernel."
-        lines = [said, release_note(ending_with_kernel())]
+        lines = [said, allocation_note(ending_with_kernel(), keep=to.keep)]
         return CommandText("".join(f"{printable(line)}\n" for line in lines if line) + f"{_STATUS_HINT}\n")
     if act not in ("", "cancel") or len(arguments) > 1:
         raise UsageError(

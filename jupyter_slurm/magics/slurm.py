@@ -31,7 +31,7 @@ USAGES = {
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
-    "kernel": "%slurm kernel switch KERNEL [in=x,y]",
+    "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
 }
 """The subcommands of ``%slurm``, and the usage of each."""
 

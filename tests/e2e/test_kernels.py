@@ -121,7 +121,8 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     expect(dialog.locator("input[name=lock]")).to_be_disabled()
     expect(dialog).to_contain_text("cannot pickle")
     expect(dialog.get_by_role("checkbox", name="big bytes 40.0 MiB")).to_be_enabled()
-    expect(dialog).to_contain_text("releases its allocation gpu.")
+    expect(dialog.get_by_label("Keep the allocation gpu")).to_be_checked()
+    expect(dialog).to_contain_text("The next kernel of the notebook can use it.")
     expect(dialog).to_contain_text("4 variables selected, ")
     screenshot(page, "move")
     axe(page, ".jp-Dialog")
@@ -138,15 +139,26 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
     first = _there(page, "first", screenshot)
     found = re.search(r"job (\d+) GPU \d \[2, 4\]", first)
     assert found, first
-    wait_for(lambda: len(allocations(lab)) == 1, "that of the previous kernel was given back, as the dialog said")
-    (before,) = allocations(lab)
+    held, before = sorted(allocations(lab), key=lambda each: each["label"] != "gpu")
+    assert (held["label"], held["keep"], Path(held["kept_for"]).suffix) == ("gpu", True, ".ipynb")
     assert before["id"] == found[1]
+    execute(page, "jupyter-slurm:show-side-bar")
+    row = page.locator(".jp-Slurm-panel [role=row]", has_text="kept allocation")
+    expect(row).to_have_count(1)
+    screenshot(page, "kept-allocation")
+
+    # The kernel on the node takes it up, and it ends with that kernel unless it is kept again.
+    step = run_cell(page, "%load_ext jupyter_slurm\n%srun -n1 printenv SLURM_JOB_ID")
+    expect(step).to_contain_text(held["id"], timeout=LONG)
+    wait_for(lambda: [each["keep"] for each in allocations(lab) if each["label"] == "gpu"] == [False], "taken up")
 
     execute(page, "jupyter-slurm:follow-up")
     expect(dialog).to_contain_text("2 variables selected, ")  # those of the last move
+    dialog.get_by_label("Keep the allocation gpu").uncheck()
+    expect(dialog).to_contain_text("releases its allocation gpu.")
     dialog.get_by_role("button", name="Request").click()
     second = _there(page, "second")
-    wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back")
+    wait_for(lambda: len(allocations(lab)) == 1, "the first allocation is given back, and gpu with it")
     (after,) = allocations(lab)
     assert after["id"] != before["id"]
     assert f"job {after['id']} GPU" in second

@@ -165,6 +165,9 @@ _JOBS: Mapping[str, Handler] = {
     "listJobs": _list_jobs,
     "getJob": lambda core, call: _cluster(core, call).jobs.describe(call.path["job"]),
     "cancelJob": lambda core, call: _cluster(core, call).actions.cancel(call.path["job"], call.body.get("signal")),
+    "keepAllocation": lambda core, call: _cluster(core, call).keep_allocation(
+        call.path["job"], call.body, peer_pid(call.exchange.connection.socket)
+    ),
     "actOnJobs": lambda core, call: _cluster(core, call).actions.act(
         call.body["act"], call.body["jobs"], call.body.get("time_limit")
     ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from jupyter_slurm.client.allocations import kernel_end
 from jupyter_slurm.client.allocations.unrepeatable_job import UnrepeatableJob
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -34,7 +34,6 @@ __all__ = [
     "allocate",
     "allocations",
     "choose",
-    "ending_with_kernel",
     "handle",
     "open_allocations",
     "start_step",
@@ -48,7 +47,6 @@ _START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation
 _INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted step
 _STEP_KEYS = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
-_released_at_exit: list[Allocation] = []
 
 
 class Allocation(UnrepeatableJob):
@@ -270,7 +268,7 @@ def allocate(
         allocation._follow()  # following counts as use, even if nothing is drawn
         _mine.append(allocation)
         if not keep:
-            _release_at_exit(allocation)
+            kernel_end.release_at_exit(allocation)
     return allocation
 
 
@@ -323,8 +321,8 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
     cluster : Cluster
         Cluster of the allocation.
     name : str or None
-        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only kept
-        allocation.
+        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the latest that
+        was kept for this notebook, else the only kept allocation.
     namespace : mapping
         The variables of the user.
 
@@ -333,6 +331,14 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
     UsageError
         No allocation has that name, or several have it.
     """
+    found = _choose(cluster, name, namespace)
+    if found is not None and found not in _mine and kernel_end.take_up(found):
+        _mine.append(found)
+        found._follow()
+    return found
+
+
+def _choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> Allocation | None:
     value = namespace.get(name) if name is not None else None
     if isinstance(value, Allocation) and value.is_open:
         return value
@@ -346,6 +352,8 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         return _named(name, value, found)
     # the allocation of a notebook's kernel: only by its name
     found = [one for one in found if one.keep and not one._data.get("kernel")]
+    if inherited := [one for one in found if kernel_end.is_for_this_notebook(one)]:
+        return inherited[0]
     if len(found) > 1:
         raise UsageError("Several allocations are open, and this kernel requested none of them.", hint=_listed(found))
     return found[0] if found else None
@@ -378,23 +386,3 @@ def _listed(matches: list[Allocation]) -> str:
     means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in matches]
     shown = [f"on={mean} ({one.id}, {one._data['state']})" for mean, one in zip(means, matches, strict=True)]
     return f"Open allocations: {', '.join(shown)}" if shown else "Request one with %salloc."
-
-
-def _release_at_exit(allocation: Allocation) -> None:
-    if not _released_at_exit:
-        atexit.register(_release_all)
-    _released_at_exit.append(allocation)
-
-
-def ending_with_kernel() -> list[str]:
-    """Return the names of the open allocations that end with this kernel."""
-    return [one.label or str(one.id) for one in _released_at_exit if one.is_open]
-
-
-def _release_all() -> None:
-    """Release the allocations that end with this kernel. If a release fails, the lease ends the allocation."""
-    for allocation in _released_at_exit:
-        with contextlib.suppress(SlurmError):
-            if not allocation._data.get("finished"):
-                client = allocation._cluster.client
-                client.post(allocation._path("cancel"), json={"signal": None}, timeout=_KERNEL_END_TIMEOUT_S)

@@ -20,7 +20,7 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import NotebookSession
 
-__all__ = ["Move", "MoveRequest", "Notebook", "find", "find_notebook", "parse_move_line", "release_note"]
+__all__ = ["Move", "MoveRequest", "Notebook", "allocation_note", "find", "find_notebook", "parse_move_line"]
 
 _MOVES_PATH: Final = "jupyter-slurm/api/server/moves"
 _VARIABLES_PATH: Final = "jupyter-slurm/api/server/variables"
@@ -28,8 +28,8 @@ _ANSWER_TIMEOUT_S: Final = 30.0  # seconds
 _CHECK_INTERVAL_S: Final = 1.0
 _FINAL_STATES: Final = ("done", "failed", "cancelled")
 _USAGE: Final = {
-    "switch": "switch KERNEL [in=x,y], with a name of `jupyter slurm kernel list`",
-    "follow": "follow [in=x,y]",
+    "switch": "switch KERNEL [in=x,y] [release], with a name of `jupyter slurm kernel list`",
+    "follow": "follow [in=x,y] [release]",
 }
 
 
@@ -43,10 +43,13 @@ class MoveRequest:
         Name or displayed name of a kernelspec; None: the same kernelspec in another allocation.
     names : tuple of str
         Variables to transfer.
+    keep : bool
+        Whether the allocations of the present kernel stay open for the next one.
     """
 
     kernel: str | None
     names: tuple[str, ...]
+    keep: bool = True
 
 
 def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
@@ -58,7 +61,8 @@ def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
         The line has another form.
     """
     names = [name for word in arguments if word.startswith("in=") for name in word[3:].split(",") if name]
-    rest = [word for word in arguments if not word.startswith("in=")]
+    keep = "release" not in arguments
+    rest = [word for word in arguments if not word.startswith("in=") and word != "release"]
     if act == "switch" and len(rest) != 1 and any(word.startswith("-") or "=" in word for word in rest):
         raise UsageError(
             f"Options of Slurm belong to a kernel: {' '.join(rest)}.",
@@ -69,14 +73,17 @@ def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
         raise UsageError(
             f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USAGE[act]
         )
-    return MoveRequest(rest[0] if rest else None, tuple(dict.fromkeys(names)))
+    return MoveRequest(rest[0] if rest else None, tuple(dict.fromkeys(names)), keep)
 
 
-def release_note(allocations: Sequence[str]) -> str:
-    """Return what a move releases, in a sentence; empty for nothing."""
-    which = "allocation" if len(allocations) == 1 else "allocations"
-    said = f"The move ends the present kernel, and releases its {which} {', '.join(allocations)}."
-    return said if allocations else ""
+def allocation_note(allocations: Sequence[str], *, keep: bool) -> str:
+    """Return what becomes of the allocations of a kernel with a move, in a sentence; empty for no allocations."""
+    if not allocations:
+        return ""
+    which = f"{'allocation' if len(allocations) == 1 else 'allocations'} {', '.join(allocations)}"
+    if keep:
+        return f"The move keeps the {which} for the next kernel of the notebook. Add `release` to release instead."
+    return f"The move ends the present kernel, and releases its {which}."
 
 
 class _Server:
@@ -152,7 +159,7 @@ class Notebook:
         SlurmError
             The notebook cannot move.
         """
-        asked: dict[str, str | list[str]] = {"notebook": self.path, "in": list(to.names)}
+        asked: dict[str, str | bool | list[str]] = {"notebook": self.path, "in": list(to.names), "keep": to.keep}
         if to.kernel is not None:
             asked["kernel"] = to.kernel
         return Move(self._server, self._server.request("POST", _MOVES_PATH, asked))

@@ -198,9 +198,11 @@ def _suggest_kernel(arguments: Sequence[str], last: str, shell: Any) -> Suggesti
         return None
     if equals:
         return keyword_values("in", value, shell, "") if name == "in" else None
-    is_named = any(not word.startswith("in=") for word in arguments[1:])
+    is_named = any(not word.startswith("in=") and word != "release" for word in arguments[1:])
     kernels = [] if is_named else [NamedEntity(spec.name, spec.display_name) for spec in listed()]
-    return Suggestion(last, [*kernels, NamedEntity("in=", "variables to send")])
+    return Suggestion(
+        last, [*kernels, NamedEntity("in=", "variables to send"), NamedEntity("release", "release its allocations")]
+    )
 
 
 def _suggest_slurm(arguments: Sequence[str], last: str) -> Suggestion | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import platform
 import sys
 import time
@@ -20,6 +21,7 @@ from . import values_file as file_of
 TYPE = "application/vnd.jupyter-slurm.transit+json"
 _MAX_SURVEYED = 200
 _SURVEY_S = 3.0
+_ALLOCATIONS = "jupyter_slurm.client.allocations.kernel_end"
 _ready = bytearray()
 
 
@@ -62,7 +64,7 @@ def survey(namespace: Mapping[str, object], limit: int, safe: bool = False) -> A
     A value is measured as it would be sent. After a few seconds the rest stays without a size: the kernel is busy
     meanwhile.
     """
-    client = sys.modules.get("jupyter_slurm.client.allocations.allocation")
+    client = sys.modules.get(_ALLOCATIONS)
     ending = list(client.ending_with_kernel()) if hasattr(client, "ending_with_kernel") else []  # type: ignore[union-attr]
     if sys.version_info < (3, 9):
         why = f"Variables can be sent from Python 3.9 or newer, and this is {platform.python_version()}."
@@ -80,6 +82,23 @@ def survey(namespace: Mapping[str, object], limit: int, safe: bool = False) -> A
         size, why = _measure(name, namespace, limit, safe) if time.monotonic() < end else (None, "")
         found.append({"name": name, "type": type(namespace[name]).__name__, "size": size, "why": why})
     return Answer({"variables": found, "left": len(names) - len(found), "trouble": "", "allocations": ending})
+
+
+def keep_allocations(notebook: str) -> Answer:
+    """Keep the held allocations for the next kernel of the notebook. Return their names, or why they are not kept."""
+    client = sys.modules.get(_ALLOCATIONS)
+    if not hasattr(client, "keep_open"):
+        return Answer({"kept": [], "trouble": ""})
+    try:
+        return Answer({"kept": list(client.keep_open(notebook)), "trouble": ""})  # type: ignore[union-attr]
+    except Exception as error:  # noqa: BLE001 - the user reads it
+        return Answer({"kept": [], "trouble": str(error).splitlines()[0] if str(error) else type(error).__name__})
+
+
+def name_notebook(notebook: str) -> Answer:
+    """Tell a kernel its notebook where its server did not, as on a node: it finds what was kept for the notebook."""
+    os.environ.setdefault("JPY_SESSION_NAME", notebook)
+    return Answer({})
 
 
 def _measure(name: str, namespace: Mapping[str, object], limit: int, safe: bool) -> tuple[int | None, str]:

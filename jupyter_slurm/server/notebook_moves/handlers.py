@@ -46,6 +46,7 @@ _MOVE_NOTEBOOK: Final = Operation(
             "notebook": _TEXT_SCHEMA,
             "kernel": _TEXT_SCHEMA,
             "in": {"type": "array", "maxItems": 256, "items": _TEXT_SCHEMA},
+            "keep": {"type": "boolean"},  # whether the allocations of the present kernel stay open; by default yes
             "check": {"type": "boolean"},  # whether to answer only when the variables were copied once
         },
     },
@@ -87,7 +88,9 @@ class NotebookMoves:
         self._sessions, self._kernels, self._specs, self._config = sessions, kernels, specs, config
         self._moves: dict[str, NotebookMove] = {}
 
-    async def start_move(self, notebook: str, kernel: str | None, names: Sequence[str]) -> NotebookMove:
+    async def start_move(
+        self, notebook: str, kernel: str | None, names: Sequence[str], *, keep: bool = True
+    ) -> NotebookMove:
         """Start the move of a notebook.
 
         Parameters
@@ -98,6 +101,8 @@ class NotebookMoves:
             Name or displayed name of a kernelspec; None: the same kernelspec in another allocation.
         names : sequence of str
             Variables to transfer.
+        keep : bool
+            Whether the allocations of the present kernel stay open for the next one.
 
         Raises
         ------
@@ -121,7 +126,8 @@ class NotebookMoves:
                 hint="Cancel that move first: `%slurm kernel cancel`.",
             )
         shown = str(specs[chosen].get("display_name") or chosen)
-        target = MoveTarget(chosen, shown, names, settings.values_limit, untrusted if names else "")
+        untrusted = untrusted if names else ""
+        target = MoveTarget(chosen, shown, names, settings.values_limit, untrusted, keeps_allocations=keep)
         move = NotebookMove(self._sessions, self._kernels, session, target)
         self._moves[move.id] = move
         for old in [one.id for one in self._moves.values() if one.is_over][:-_MAX_FINISHED_MOVES]:
@@ -273,7 +279,9 @@ class MovesHandler(_MoveHandler):
         try:
             asked = _MOVE_NOTEBOOK.read_body(self.request.body)
             names = list(dict.fromkeys(asked.get("in", ())))
-            move = await self._moves.start_move(asked["notebook"], asked.get("kernel"), names)
+            move = await self._moves.start_move(
+                asked["notebook"], asked.get("kernel"), names, keep=asked.get("keep", True)
+            )
             if asked.get("check"):
                 await move.check_copied()
         except SlurmError as error:

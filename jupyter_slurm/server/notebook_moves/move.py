@@ -32,6 +32,7 @@ _FIRST_COPY_TIMEOUT_S: Final = 10.0  # seconds in which a dialog learns that the
 _OLD_KERNEL_TIMEOUT_S: Final = (
     600.0  # seconds for a cell of the old kernel, during which the GPUs of the new one are idle
 )
+_KEEP_TIMEOUT_S: Final = 30.0  # seconds for an idle kernel to keep its allocations
 _RESTART_HINT: Final = "\nRestart the kernel to try again."  # appended to errors in cells of the notebook's kernel
 
 
@@ -53,6 +54,8 @@ class MoveTarget:
         Maximum bytes of the variables.
     untrusted : str
         Cluster of the present kernel, if code from it must not run in the new kernel.
+    keeps_allocations : bool
+        Whether the allocations of the present kernel stay open for the next one.
     """
 
     kernel: str
@@ -60,6 +63,7 @@ class MoveTarget:
     names: Sequence[str]
     limit: int
     untrusted: str = ""
+    keeps_allocations: bool = True
 
 
 class NotebookMove:
@@ -86,6 +90,7 @@ class NotebookMove:
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
         self._kernel, self._display_name = target.kernel, target.shown
         self._names, self._limit, self._untrusted = list(target.names), target.limit, target.untrusted
+        self._keeps_allocations = target.keeps_allocations
         self._state, self._text = "waiting", f"Requesting {target.shown} …"
         self._is_cancellable, self._is_copied = True, asyncio.Event()
         self._snapshots: list[IO[bytes]] = []
@@ -140,8 +145,9 @@ class NotebookMove:
             self._notify_cells("moving", f"{self._display_name} is ready.")
             came = await self._run_while_open(self._restore_variables(snapshot))
             self._is_cancellable = False
+            kept = "" if goes_on or not self._keeps_allocations else await self._keep_allocations()
             await self._switch(keep_old=goes_on)
-            self._notify_cells("done", sentences(f"The notebook now uses {self._display_name}", came, said))
+            self._notify_cells("done", sentences(f"The notebook now uses {self._display_name}", came, said, kept))
         except asyncio.CancelledError:
             await self._end("cancelled", "Cancelled: the notebook keeps its kernel.")
         except (_Failed, CannotTravel, KernelGone) as error:
@@ -200,6 +206,32 @@ class NotebookMove:
             why = await visitor.wait_started(told)
         if why:
             raise _Failed(f"{self._display_name} has not started: {why.removesuffix(_RESTART_HINT)}")
+
+    async def _keep_allocations(self) -> str:
+        """Keep the allocations of the old kernel; return a message about them."""
+        path = await self._session_name()
+        try:
+            with self._visiting(self._old) as visitor:
+                async with asyncio.timeout(_KEEP_TIMEOUT_S):
+                    kept = await visitor.keep_allocations(path)
+        except KernelGone:
+            return ""  # nothing can be kept, and the agent decides about what a killed kernel has left
+        except TimeoutError:
+            raise _Failed("Not moved: a cell runs again, so the allocations of the kernel cannot be kept.") from None
+        except CannotTravel as error:
+            raise _Failed(f"Not moved: the allocations of the kernel cannot be kept: {error}") from error
+        if not kept:
+            return ""
+        with contextlib.suppress(KernelGone, CannotTravel, TimeoutError), self._visiting(self._new) as visitor:
+            async with asyncio.timeout(_KEEP_TIMEOUT_S):
+                await visitor.name_notebook(path)
+        return f"Kept the {'allocation' if len(kept) == 1 else 'allocations'} {', '.join(kept)}"
+
+    async def _session_name(self) -> str:
+        """Return the path of the notebook as the server tells it to kernels."""
+        session = await self._sessions.get_session(session_id=self.session)
+        env = await ensure_async(self._sessions.get_kernel_env(session["path"], session["name"]))
+        return str(env["JPY_SESSION_NAME"])
 
     async def _switch(self, *, keep_old: bool) -> None:
         """Connect the notebook to the new kernel; end the old one, unless a cell is running in it."""

@@ -163,6 +163,25 @@ class VariableTransfer:
             [str(one) for one in told.get("allocations", ())],
         )
 
+    async def keep_allocations(self, notebook: str) -> Sequence[str]:
+        """Keep the allocations of the kernel for the next kernel of a notebook; return their names.
+
+        Raises
+        ------
+        CannotTravel
+            An allocation is not kept; the message says why.
+        KernelGone
+            The kernel has ended, or was restarted.
+        """
+        told = await self._call(f"keep_allocations({notebook!r})")
+        if told.get("trouble"):
+            raise CannotTravel(str(told["trouble"]))
+        return [str(one) for one in told.get("kept", ())]
+
+    async def name_notebook(self, notebook: str) -> None:
+        """Tell the kernel its notebook, if it does not know it."""
+        await self._call(f"name_notebook({notebook!r})")
+
     async def copy_snapshot(
         self, names: Sequence[str], limit: int, *, untrusted: str = "", waits: Callable[[], None] = lambda: None
     ) -> IO[bytes]:

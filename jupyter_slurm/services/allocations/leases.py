@@ -1,8 +1,9 @@
-"""Release of allocations: by the user, or after a kernel was killed and could not release its allocation.
+"""Ends of allocations: release by the user, release after a kernel was killed, and keeping without a kernel.
 
 A kernel that ends in order releases its allocations. The system reports the end of a killed kernel: this agent knows
 the process that requested the allocation. A restarted kernel has some time to continue with the allocation. Processes
-survive suspend of the machine, and a restarted agent knows no process; in both cases the lease decides.
+survive suspend of the machine, and a restarted agent knows no process; in both cases the lease decides. A kept
+allocation has no kernel: its lease and its time limit end it, unless a kernel takes it up.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
@@ -63,6 +64,48 @@ class Leases:
             released = "forgotten" if entry.key == self._forgotten else "asked"
             entry.record = replace(entry.record, released=released)
             self._tracker.schedule_save(entry)
+
+    def keep(self, entry: TrackedJob, *, keep: bool, notebook: str | None, process: int | None) -> None:
+        """Keep an allocation without the kernel that requested it, or give it to another kernel.
+
+        Parameters
+        ----------
+        entry : TrackedJob
+            The allocation.
+        keep : bool
+            Whether the allocation outlives kernels. Otherwise it ends with ``process``.
+        notebook : str or None
+            Notebook whose next kernel the allocation is for.
+        process : int or None
+            Process that asks.
+
+        Raises
+        ------
+        UsageError
+            The job is not an allocation that a kernel can hold.
+        JobError
+            The allocation has ended.
+        """
+        record, key = entry.record, entry.key
+        lease = record.lease if record is not None and record.kernel is None else None
+        if record is None or lease is None or lease.once or key is None or entry.is_step:
+            raise UsageError(
+                f"Job {entry.id or entry.key} is not an allocation that can outlive a kernel.",
+                hint="Only allocations of %salloc can be kept. Those of remote kernels end with their kernel.",
+            )
+        if entry.is_finished or record.released:
+            raise JobError(
+                f"Allocation {entry.id or entry.key} has ended or was released ({entry.state.name}).",
+                hint="Request a new allocation with %salloc.",
+            )
+        entry.record = replace(record, lease=replace(lease, keep=keep, notebook=notebook if keep else None))
+        self._alone.pop(key, None)
+        if keep or process is None:
+            self._processes.pop(key, None)
+        else:
+            self._processes[key] = process
+        self._tracker.schedule_save(entry)
+        self._tracker.publish(entry)
 
     async def tend(self, cancel: Callable[[str], Awaitable[Any]]) -> None:
         """Release the allocation of a process that is gone, unless the allocation is in use.

@@ -213,6 +213,14 @@ class Cluster:
             return job_dict(known)
         return await self.submit(await repeat_request(self, reference, requested))
 
+    async def keep_allocation(
+        self, reference: str, asked: api.KeepAllocationRequest, process: int | None = None
+    ) -> api.Job:
+        """Keep an allocation without its kernel, or give it to a process; see :meth:`Leases.keep`."""
+        entry = await self.jobs.find(reference, is_shown=False)
+        self.leases.keep(entry, keep=asked["keep"], notebook=asked.get("notebook"), process=process)
+        return job_dict(entry)
+
     async def foreign_submission(self, reference: str) -> api.ForeignSubmission:
         """Return what a job of a terminal was submitted with, as far as Slurm still knows it."""
         return await foreign_submission(self, reference)

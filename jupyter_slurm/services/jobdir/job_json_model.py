@@ -208,11 +208,12 @@ class AdviceRecord(JsonObject):
 
 @json_object
 class LeaseRecord(JsonObject):
-    """End of an unused allocation: after some seconds, or with its first step."""
+    """End of an unused allocation: after some seconds, or with its first step; the notebook that it is kept for."""
 
     seconds: float
     once: bool | None = None
     keep: bool | None = None
+    notebook: str | None = None
 
 
 @json_object

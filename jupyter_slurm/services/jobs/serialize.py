@@ -152,6 +152,7 @@ def _allocation(entry: TrackedJob) -> _Fields:
         "kernel": record.kernel.to_json() if record and record.kernel else None,
         "lease": lease.seconds if lease and not lease.once else None,
         "keep": bool(lease.keep) if lease else None,
+        "kept_for": lease.notebook if lease and lease.keep else None,
         "released": record.released if record else None,
     }
 

@@ -22,6 +22,8 @@ export interface IMoveChoice {
   /** Absent where there was no choice. */
   readonly kernel?: string;
   readonly in: readonly string[];
+  /** Whether the allocations of the present kernel stay open for the next one. */
+  readonly keep: boolean;
 }
 
 /** What a dialog about a move shows, and does. */
@@ -44,7 +46,9 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
   private readonly _kernel: HTMLSelectElement | null;
   private readonly _list = createElement("fieldset", "jp-Slurm-variables");
   private readonly _sum = createElement("div", "jp-Slurm-aside");
-  private readonly _ending = createElement("div", "jp-Slurm-doubt");
+  private readonly _ending = createElement("fieldset", "jp-Slurm-variables");
+  private readonly _keep = createElement("input", "");
+  private readonly _fate = createElement("div", "jp-Slurm-aside");
   private readonly _error = createElement("div", "jp-Slurm-problem");
   /** Selections of the user, by name; others are as at first. */
   private readonly _chosen: Map<string, boolean>;
@@ -70,6 +74,9 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
     }
     this._error.setAttribute("role", "alert");
     this._sum.ariaLive = "polite";
+    Object.assign(this._keep, { type: "checkbox", name: "keep-allocations", checked: true });
+    this._keep.addEventListener("change", () => this._drawAllocations());
+    this._fate.ariaLive = "polite";
     this.node.append(createElement("div", "jp-Slurm-aside", about));
     if (this._kernel !== null) {
       const label = createElement("label", "");
@@ -87,7 +94,8 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
       this._survey === null
         ? this._question.names
         : this._survey.variables.filter((each) => this._isSelected(each)).map(({ name }) => name);
-    return this._kernel === null ? { in: names } : { kernel: this._kernel.value, in: names };
+    const choice = { in: names, keep: this._keep.checked };
+    return this._kernel === null ? choice : { kernel: this._kernel.value, ...choice };
   }
 
   /** Show why the move was refused. */
@@ -140,17 +148,40 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
       rows.append(...survey.variables.map((each) => this._row(each)));
       this._list.append(rows);
     }
-    const ending = survey?.allocations ?? [];
-    this._ending.textContent =
-      ending.length === 0
-        ? ""
-        : trans._n(
-            "The move ends the present kernel, and releases its allocation %2.",
-            "The move ends the present kernel, and releases its allocations %2.",
-            ending.length,
-            ending.join(", "),
-          );
+    this._drawAllocations();
     this._showSum();
+  }
+
+  /** Show the allocations of the present kernel, and what becomes of them. */
+  private _drawAllocations(): void {
+    const { _trans: trans, _keep: box } = this;
+    const ending = this._survey?.allocations ?? [];
+    this._ending.hidden = ending.length === 0;
+    if (ending.length === 0) {
+      return;
+    }
+    const names = ending.join(", ");
+    const text = trans._n(
+      "Keep the allocation %2",
+      "Keep the allocations %2",
+      ending.length,
+      names,
+    );
+    this._fate.textContent = box.checked
+      ? trans.__("The next kernel of the notebook can use it. Without use it ends after its lease.")
+      : trans._n(
+          "The move ends the present kernel, and releases its allocation %2.",
+          "The move ends the present kernel, and releases its allocations %2.",
+          ending.length,
+          names,
+        );
+    if (this._ending.firstChild === null) {
+      const label = createElement("label", "jp-Slurm-keep");
+      label.append(box, createElement("span", ""));
+      const legend = createElement("legend", "", trans.__("Allocations of this kernel"));
+      this._ending.append(legend, label, this._fate);
+    }
+    box.nextElementSibling?.replaceChildren(text);
   }
 
   private _row(variable: IVariable): HTMLElement {

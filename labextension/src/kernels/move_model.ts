@@ -25,6 +25,8 @@ export interface IMoveRequest {
   /** Absent: the same kernel in another allocation. */
   readonly kernel?: string;
   readonly in: readonly string[];
+  /** Whether the allocations of the present kernel stay open for the next one. */
+  readonly keep: boolean;
 }
 
 /** A variable of a kernel. */

@@ -34,7 +34,12 @@ describe("the notebooks that move", () => {
   it("are followed until they are there, and a late answer changes nothing then", async () => {
     const told: string[] = [];
     mover.model.progress.connect((_, { state, text }) => told.push(`${state}: ${text}`));
-    await mover.model.begin({ notebook: "a.ipynb", kernel: "slurm-b", in: ["x"] });
+    await mover.model.begin({
+      notebook: "a.ipynb",
+      kernel: "slurm-b",
+      in: ["x"],
+      keep: true,
+    });
     const move = mover.model.activeMove("a.ipynb")!;
     expect([move.kernel, mover.model.activeMove("b.ipynb")]).toEqual(["slurm-b", null]);
     mover.become(move); // which is no news
@@ -131,7 +136,8 @@ describe("the commands that move a notebook", () => {
     await vi.waitFor(() => {
       expect(found.querySelector("input[type=checkbox]")).not.toBeNull();
     });
-    const boxes = [...found.querySelectorAll<HTMLInputElement>("input[type=checkbox]")];
+    const all = [...found.querySelectorAll<HTMLInputElement>("input[type=checkbox]")];
+    const boxes = all.filter(({ name }) => name !== "keep-allocations");
     boxes
       .filter(({ name }) => names.includes(name))
       .forEach((box) => {
@@ -155,7 +161,7 @@ describe("the commands that move a notebook", () => {
     press(found);
     await moving;
     expect(mover.asked).toEqual([
-      { notebook: "work/a.ipynb", kernel: "slurm-b", in: ["x", "modelo"] },
+      { notebook: "work/a.ipynb", kernel: "slurm-b", in: ["x", "modelo"], keep: true },
     ]);
     expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
     expect(refreshSpecs).toHaveBeenCalledOnce(); // JupyterLab does not know that one yet
@@ -239,13 +245,16 @@ describe("the commands that move a notebook", () => {
     for (const text of ["1.0 GiB", "cannot pickle it", "3 more are not listed."]) {
       expect(found.textContent).toContain(text);
     }
+    expect(found.textContent).toContain("Keep the allocation gpu");
+    expect(found.textContent).toContain("The next kernel of the notebook can use it.");
+    found.querySelector<HTMLInputElement>("[name=keep-allocations]")!.click();
     expect(found.textContent).toContain("releases its allocation gpu.");
     expect(found.querySelector("img")).toBeNull();
     expect(found.querySelector<HTMLInputElement>("[name=lock]")!.disabled).toBe(true);
     expect(await tick(found, "big")).toEqual(["x", "big"]);
     press(found);
     await moving;
-    expect(mover.asked.at(-1)?.in).toEqual(["x", "big"]);
+    expect(mover.asked.at(-1)).toMatchObject({ in: ["x", "big"], keep: false });
   });
 
   it("have it stay by the notice, or where they are called again", async () => {
@@ -304,7 +313,7 @@ describe("the commands that move a notebook", () => {
       await vi.waitFor(() => {
         expect(mover.model.activeMove("work/a.ipynb")).not.toBeNull();
       });
-      expect(mover.asked.at(-1)).toEqual({ notebook: "work/a.ipynb", in: ["x"] });
+      expect(mover.asked.at(-1)).toEqual({ notebook: "work/a.ipynb", in: ["x"], keep: true });
       await mover.model.giveUp(mover.model.activeMove("work/a.ipynb")!);
     }
     expect(kernelPlace).toHaveBeenCalledExactlyOnceWith("2");

@@ -41,7 +41,7 @@ class Notebook:
     def __init__(self, server: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
         self.server, self._cluster, self._wait_for = server, cluster, wait_for
 
-    def move(self, *names: str, **to: str) -> str:
+    def move(self, *names: str, **to: str | bool) -> str:
         told = self.server.ask("POST", MOVES, {"notebook": "moved.ipynb", "in": list(names), **to})
         assert (told["notebook"], told["in"]) == ("moved.ipynb", list(names))
         return str(told["id"])
@@ -162,6 +162,40 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     wait_for(lambda: notebook.jobs == [follower], "the allocation before is given back", LONG)
     server.close()
     wait_for(lambda: notebook.jobs == [], "this one, too", LONG)
+
+
+@pytest.mark.timeout(900)
+def test_an_allocation_of_the_old_kernel_is_kept_for_the_next_kernel_of_the_notebook(
+    notebook: Notebook, wait_for: Callable[..., Any]
+) -> None:
+    server, here = notebook.server, notebook.server.kernel
+    held = server.folder / "held"
+    step = f"%load_ext jupyter_slurm\n%srun wait -n1 sh -c 'printenv SLURM_JOB_ID > {held}'"
+    for name in ("box", "other"):
+        told = here.run(f"%load_ext jupyter_slurm\n%salloc -p arandu --mem=100M as={name} wait")
+        assert told.status == "ok", told.error
+    first, last = sorted(notebook.jobs, key=int)
+    assert (
+        "The move keeps the allocations box, other for the next kernel"
+        in here.run("%slurm kernel switch python3").shown
+    )
+    (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
+    notebook.reaches(move, "done", "Kept the allocations box, other")
+    here.client.stop_channels()
+    there = server.connect()
+    assert there.run(step).status == "ok"
+    assert held.read_text().strip() == last  # the latest, as in the kernel before
+    assert {*notebook.jobs} == {first, last}
+
+    # It belongs to that kernel now, and ends with it; the other one stays.
+    notebook.reaches(notebook.move(kernel="python3", keep=False), "done")
+    wait_for(lambda: notebook.jobs == [first], "the allocation that was taken up is released", LONG)
+    there.client.stop_channels()
+    again = server.connect()
+    assert again.run(step).status == "ok"
+    assert held.read_text().strip() == first
+    assert again.run("%salloc release").status == "ok"
+    wait_for(lambda: notebook.jobs == [], "it is released", LONG)
 
 
 @pytest.mark.timeout(900)

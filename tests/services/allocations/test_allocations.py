@@ -264,6 +264,40 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
     assert asked["released"] == "asked"
 
 
+async def test_an_allocation_is_kept_without_its_kernel_and_given_to_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_GRACE_PERIOD_S", 1.0)
+    desk, cluster = bench.desk, bench.desk.core.cluster(bench.desk.id)
+    with subprocess.Popen(["sleep", "1000"]) as kernel, subprocess.Popen(["sleep", "1000"]) as other:
+        kept, taken, forgotten = [
+            await bench.allocate("-p", "arandu", "--time=10", "--mem=100M", process=kernel.pid) for _ in range(3)
+        ]
+        for job in (kept, taken):
+            told = await cluster.keep_allocation(job["key"], {"keep": True, "notebook": "/home/ana/a.ipynb"})
+            assert (told["keep"], told["kept_for"]) == (True, "/home/ana/a.ipynb")
+        told = await cluster.keep_allocation(taken["key"], {"keep": False}, other.pid)
+        assert (told["keep"], told["kept_for"]) == (False, None)
+        kernel.kill()
+        kernel.wait()  # otherwise the system still knows the process
+        async with desk.core.bus.subscribe():
+            over = await desk.until(forgotten["key"], lambda job: job["finished"])
+            assert over["released"] == "forgotten"
+            for job in (kept, taken):
+                assert not (await desk.job(job["key"]))["finished"]
+            other.kill()
+            other.wait()
+            await desk.until(taken["key"], lambda job: job["released"] == "forgotten")
+    record = json.loads(Path(desk.root, kept["key"], "job.json").read_text())
+    assert record["lease"]["keep"] is True
+    assert record["lease"]["notebook"] == "/home/ana/a.ipynb"
+    once = await bench.allocate("-p", "arandu", once=True)
+    for key, error in ((once["key"], UsageError), (taken["key"], JobError)):
+        with pytest.raises(error):
+            await cluster.keep_allocation(key, {"keep": True})
+    assert not (await desk.job(kept["key"]))["finished"]
+
+
 async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it(
     open_desk: Any, cluster: Any, tmp_path: Path, marks: Callable[[str], Path]
 ) -> None:

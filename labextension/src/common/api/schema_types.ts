@@ -634,6 +634,8 @@ export interface components {
             readonly lease?: number | null;
             /** @description Whether an allocation outlives the kernel that asked for it; null for what is none */
             readonly keep?: boolean | null;
+            /** @description Of an allocation that is kept: the path of the notebook whose next kernel it is for */
+            readonly kept_for?: string | null;
             /**
              * @description Of an allocation that was given back: by whom it belongs to, or because its kernel was killed
              * @enum {string|null}

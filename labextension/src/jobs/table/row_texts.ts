@@ -92,7 +92,7 @@ export function markText(trans: TranslationBundle, mark: Mark, job: IJob): strin
     case "kernel":
       return trans.__("kernel");
     case "allocation":
-      return trans.__("allocation");
+      return job.keep ? trans.__("kept allocation") : trans.__("allocation");
     case "array":
       return jobTasks(trans, job);
   }
