@@ -46,6 +46,7 @@ _REQUEST_FIELDS: Final = (
     *("tres-per-job", "tres-per-node", "tres-per-task", "feature", "licenses", "reservation", "reqnodes"),
     *("oversubscribe", "dependency"),
 )
+_LAYOUT_FIELDS: Final = (*_REQUEST_FIELDS, "cpus-per-task", "ntpernode")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class WaitingRequest:
         Number by name.
     reservation, qos, account, dependency : str
         Empty if unknown.
+    cpus_per_task, tasks_per_node : int
+        0 if unknown or not requested.
+    constraint : str
+        Features as they were requested.
     """
 
     partitions: tuple[str, ...]
@@ -94,6 +99,9 @@ class WaitingRequest:
     qos: str = ""
     account: str = ""
     dependency: str = ""
+    cpus_per_task: int = 0
+    tasks_per_node: int = 0
+    constraint: str = ""
 
     def candidates(self, nodes: Iterable[Node]) -> list[Node]:
         """Return the nodes on which the job may run."""
@@ -160,9 +168,10 @@ def waiting_argv(job: JobId, mark: str, *, is_any_state: bool = False) -> list[s
     mark : str
         Fresh random hexadecimal digits.
     is_any_state : bool
-        Whether the job may also run, or have ended.
+        Whether the job may also run, or have ended; then the layout of its tasks is asked for, too.
     """
-    form, states = long_format(_REQUEST_FIELDS, mark), ["--states=all"] if is_any_state else []
+    form = long_format(_LAYOUT_FIELDS if is_any_state else _REQUEST_FIELDS, mark)
+    states = ["--states=all"] if is_any_state else []
     asked = f"--jobs={JobId(job.job, job.task)}"
     return ["squeue", "--local", "--all", "--noheader", *states, asked, f"--Format={form}"]
 
@@ -175,7 +184,8 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
     ParseError
         The answer is incomplete.
     """
-    rows = (dict(zip(_REQUEST_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_REQUEST_FIELDS)))
+    fields = _LAYOUT_FIELDS if is_any_state else _REQUEST_FIELDS
+    rows = (dict(zip(fields, row, strict=True)) for row in framed_records(output, mark, len(fields)))
     row = next((row for row in rows if is_any_state or row["state"] == "PENDING"), None)
     if row is None:
         return None
@@ -205,6 +215,9 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         qos=present(row["qos"]),
         account=present(row["account"]),
         dependency=present(row["dependency"]),
+        cpus_per_task=parse_count(row.get("cpus-per-task", "")) or 0,
+        tasks_per_node=parse_count(row.get("ntpernode", "")) or 0,
+        constraint=features,
     )
 
 

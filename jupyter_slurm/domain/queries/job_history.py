@@ -11,7 +11,7 @@ Source: sacct(1).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId, parse_queue_id
@@ -22,7 +22,9 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError
 
 __all__ = [
+    "REQUEST_FIELDS",
     "all_fields",
+    "parse_requests",
     "parse_sacct",
     "parse_submissions",
     "question_argv",
@@ -54,6 +56,8 @@ _FIELDS: Final = (
     "JobName",
     "Comment",
 )
+REQUEST_FIELDS: Final = ("JobID", "NNodes", "ReqCPUS", "ReqTRES", "AllocTRES", "Constraints", "SubmitLine")
+"""The fields about what a job requested."""
 _LINE_FIELDS: Final = ("JobID", "Submit", "SubmitLine")
 _OUTPUT_FIELDS: Final = ("StdOut", "StdErr")
 _OUTPUT_VERSION: Final = (24, 5)
@@ -128,6 +132,18 @@ def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId
             with contextlib.suppress(ParseError):
                 found.append((JobId(parse_queue_id(number.strip())[0].job), parse_epoch(submitted)))
     return sorted(found, key=lambda job: job[1] or 0)
+
+
+def parse_requests(output: bytes, mark: str) -> list[Mapping[str, str]]:
+    """Parse the answer to :func:`sacct_argv` with :data:`REQUEST_FIELDS`: a mapping by field for each job.
+
+    Raises
+    ------
+    ParseError
+        The answer is incomplete.
+    """
+    rows = delimited_records(output, mark, len(REQUEST_FIELDS))
+    return [dict(zip(REQUEST_FIELDS, row, strict=True)) for row in rows]
 
 
 def parse_sacct(output: bytes, mark: str, fields: Sequence[str] = _FIELDS) -> list[JobRecord]:

@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.slurm_values import parse_tres
+from jupyter_slurm.domain.slurm_values import parse_count, parse_tres, present
 
-__all__ = ["array_spec", "recorded_options", "stored_script"]
+__all__ = ["accounted_request", "array_spec", "recorded_options", "stored_script"]
 
 _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 _GPUS: Final = frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "tres-per-task"})
 _GPU: Final = "gres/gpu"
 _MIB: Final = 1 << 20
+_LINE_OPTIONS: Final = {
+    name: re.compile(rf"(?:^|\s)(?:{spelled})(?:=|\s+)?([0-9]{{1,9}})(?=\s|$)", re.ASCII)
+    for name, spelled in {
+        "ntasks": "-n|--ntasks",
+        "cpus-per-task": "-c|--cpus-per-task",
+        "ntasks-per-node": "--ntasks-per-node",
+    }.items()
+}
 
 
 def recorded_options(
-    record: JobRecord, request: WaitingRequest | None, array: str, header: Collection[str]
+    record: JobRecord, request: WaitingRequest, array: str, header: Mapping[str, str | None]
 ) -> list[str]:
     """Return the options of sbatch that give a job what Slurm recorded; each is one word, as sbatch reads it.
+
+    Dependencies are left out: the jobs of then have ended.
 
     Parameters
     ----------
     record : JobRecord
         The job.
-    request : WaitingRequest, optional
-        What the controller knows of its request; without, memory and GPUs are those that accounting counted.
+    request : WaitingRequest
+        Its request, as the controller or accounting knows it.
     array : str
         Value of ``--array``; empty for a job that is no array.
-    header : collection of str
-        Names of the options in the ``#SBATCH`` lines: memory and GPUs that they request are left to them.
+    header : mapping
+        Options in the ``#SBATCH`` lines, by name. What they request is left to them, unless the job had another value,
+        which then stood on the command line.
     """
     minutes = None if record.time_limit is None else str(max(1, record.time_limit // 60))
     values = (
@@ -43,22 +54,89 @@ def recorded_options(
         ("time", minutes),
         ("chdir", record.work_dir),
         ("array", array),
-        *_resources(record, request, header),
+        *_layout(request, header),
+        *_resources(request, header),
+        ("constraint", request.constraint if header.get("constraint") != request.constraint else ""),
+        ("reservation", request.reservation),
+        ("licenses", ",".join(f"{name}:{count}" for name, count in request.licenses.items())),
+        ("nodelist", ",".join(sorted(request.node_list))),
     )
-    return [f"--{name}={value}" for name, value in values if value and value.isprintable()]
+    found = [f"--{name}={value}" for name, value in values if value and value.isprintable()]
+    return [*found, *(["--exclusive"] if request.is_exclusive and "exclusive" not in header else [])]
 
 
-def _resources(record: JobRecord, request: WaitingRequest | None, header: Collection[str]) -> list[tuple[str, str]]:
-    tres = parse_tres(record.tres)
+def accounted_request(row: Mapping[str, str], header: Mapping[str, str | None]) -> WaitingRequest:
+    """Return what a job requested from accounting, which knows CPUs, but not how they belong to tasks.
+
+    The command line of the submission tells the tasks, if the number of CPUs agrees, or the ``#SBATCH`` lines.
+    Otherwise the job has one task on each node.
+
+    Parameters
+    ----------
+    row : mapping
+        Fields of sacct (:data:`~jupyter_slurm.domain.queries.job_history.REQUEST_FIELDS`).
+    header : mapping
+        Options in the ``#SBATCH`` lines, by name.
+    """
+    tres = parse_tres(row["AllocTRES"]) or parse_tres(row["ReqTRES"])
     typed = {name.removeprefix(f"{_GPU}:"): count for name, count in tres.items() if name.startswith(f"{_GPU}:")}
-    gpus = request.gpus if request else typed or {"": tres.get(_GPU, 0)}
-    memory, nodes = (request.memory, request.nodes) if request else (tres.get("mem", 0), record.node_count or 1)
+    nodes, cpus = parse_count(row["NNodes"]) or 1, parse_count(row["ReqCPUS"]) or 1
+    tasks, each, on_node = _tasks(row["SubmitLine"], header, nodes, cpus)
+    return WaitingRequest(
+        partitions=(),
+        nodes=nodes,
+        cpus=cpus,
+        tasks=tasks,
+        memory=tres.get("mem", 0),
+        gpus=typed or {"": tres.get(_GPU, 0)},
+        cpus_per_task=each,
+        tasks_per_node=on_node,
+        constraint=present(row["Constraints"]),
+    )
+
+
+def _tasks(line: str, header: Mapping[str, str | None], nodes: int, cpus: int) -> tuple[int, int, int]:
+    """Return the number of tasks, of CPUs for each, and of tasks on each node (0: not requested)."""
+    said = {name: _number(header.get(name)) for name in _LINE_OPTIONS}
+    said |= {name: int(found[-1]) for name, one in _LINE_OPTIONS.items() if (found := one.findall(line))}
+    on_node, each = said["ntasks-per-node"], said["cpus-per-task"] or 1
+    tasks = said["ntasks"] or nodes * (on_node or 1)
+    # Slurm rounds up to whole cores.
+    if tasks * each <= cpus < 2 * tasks * each:
+        return tasks, each, on_node
+    if said["ntasks"] and cpus % tasks == 0:
+        return tasks, cpus // tasks, 0
+    return nodes, max(1, cpus // nodes), 0
+
+
+def _layout(request: WaitingRequest, header: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """Return the numbers of nodes, tasks and CPUs that the header does not say."""
+    said = {name: _number(header.get(name)) for name in ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")}
+    tasks = said["ntasks"] or (said["nodes"] or 1) * (said["ntasks-per-node"] or 1)
+    is_range = "nodes" in header and not said["nodes"]
+    values = {
+        "nodes": 0 if is_range or request.nodes == request.tasks == 1 else request.nodes,
+        "ntasks": 0 if tasks == request.tasks else request.tasks,
+        "ntasks-per-node": request.tasks_per_node,
+        "cpus-per-task": 0 if request.cpus_per_task == (said["cpus-per-task"] or 1) else request.cpus_per_task,
+    }
+    return [(name, str(value)) for name, value in values.items() if value and value != said.get(name)]
+
+
+def _number(value: str | None) -> int:
+    return int(value) if value and re.fullmatch(r"[0-9]{1,9}", value) else 0
+
+
+def _resources(request: WaitingRequest, header: Mapping[str, str | None]) -> list[tuple[str, str]]:
     found = []
-    if memory and not _MEMORY & set(header):
-        found.append(("mem", f"{max(1, memory // nodes // _MIB)}M"))
-    if any(gpus.values()) and not _GPUS & set(header):
-        value = ",".join(f"{kind}:{count}" if kind else str(count) for kind, count in sorted(gpus.items()))
-        found.append(("gpus", value))
+    memory = max(1, request.memory // request.nodes // _MIB)
+    if request.memory and not _MEMORY & set(header):
+        found.append(("mem", f"{memory}M"))
+    gpus = {kind: count for kind, count in request.gpus.items() if count}
+    if gpus and not _GPUS & set(header):
+        found.append(
+            ("gpus", ",".join(f"{kind}:{count}" if kind else str(count) for kind, count in sorted(gpus.items())))
+        )
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from jupyter_slurm.domain.ids import JobId
@@ -89,6 +89,18 @@ class Accounting:
         mark, fields = secrets.token_hex(8), job_history.all_fields(version)
         argv = job_history.sacct_argv(list(jobs), int(since), mark, fields)
         return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_sacct(raw, mark, fields))
+
+    async def requests(self, job: JobId) -> list[Mapping[str, str]]:
+        """Ask what a job, or each task of an array, has requested, by :data:`job_history.REQUEST_FIELDS`.
+
+        Raises
+        ------
+        ControllerError, CommandError
+            As :meth:`query` does.
+        """
+        mark = secrets.token_hex(8)
+        argv = job_history.sacct_argv([job], 0, mark, job_history.REQUEST_FIELDS)
+        return await parse_answer(argv, await self.query(argv), lambda raw: job_history.parse_requests(raw, mark))
 
     async def recent(self, since: float, version: tuple[int, int] | None) -> list[JobRecord]:
         """Ask for the user's jobs that were not over at a time of the cluster's clock.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest, parse_waiting, waiting_argv
+from jupyter_slurm.domain.queries.job_history import REQUEST_FIELDS
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.scripts.recorded_options import array_spec, recorded_options
+from jupyter_slurm.domain.scripts.recorded_options import accounted_request, array_spec, recorded_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import CommandError, JobError, SlurmError
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -38,14 +39,12 @@ async def foreign_submission(cluster: JobSource, reference: str) -> api.ForeignS
     script = (await cluster.results.script(reference)).decode("utf-8", "replace")
     if whole.latest is not None and record.work_dir is None:
         record = _with_details(record, whole.latest)
-    request = await _request(cluster, entry)
-    if request is None:
-        record = replace(record, tres=await _counted(cluster, entry) or record.tres)
     try:
         table = await cluster.client.options("sbatch")
-        header = {option.name for option in table.split(header_options(script)).options}
+        header = {option.name: option.value for option in table.split(header_options(script)).options}
     except SlurmError:
-        header = set[str]()  # sbatch will say what it does not understand
+        header = {}  # sbatch will say what it does not understand
+    request = await _request(cluster, entry) or await _accounted(cluster, entry, record, header)
     return {"script": script, "options": recorded_options(record, request, _array_of(entry, header), header)}
 
 
@@ -61,14 +60,16 @@ async def _request(cluster: JobSource, entry: TrackedJob) -> WaitingRequest | No
         return None
 
 
-async def _counted(cluster: JobSource, entry: TrackedJob) -> str:
-    """Return the trackable resources that accounting counted; empty if there are none."""
-    if entry.id is None:
-        return ""
-    with contextlib.suppress(SlurmError):
-        rows = await cluster.client.accounting.history([entry.id], 0)
-        return next((row.tres for row in rows if row.tres), "")
-    return ""
+async def _accounted(
+    cluster: JobSource, entry: TrackedJob, record: JobRecord, header: Mapping[str, str | None]
+) -> WaitingRequest:
+    """Return what accounting knows of the request; without an answer, what the record says."""
+    known = {"AllocTRES": record.tres, "NNodes": str(record.node_count or 1), "ReqCPUS": str(record.cpus or 1)}
+    row: Mapping[str, str] = dict.fromkeys(REQUEST_FIELDS, "") | known
+    if entry.id is not None:
+        with contextlib.suppress(SlurmError):
+            row = next(iter(await cluster.client.accounting.requests(entry.id)), row)
+    return accounted_request(row, header)
 
 
 def _with_details(record: JobRecord, whole: JobRecord) -> JobRecord:

@@ -151,6 +151,54 @@ async def test_a_job_of_a_terminal_is_submitted_again(
                 await cluster.foreign_submission(number)
 
 
+@pytest.mark.parametrize(
+    ("header", "options", "expected"),
+    [
+        (
+            "",
+            "-N2 -n4 -c2 -C workstation --mem=2G --gpus-per-node=1 -t 30 --dependency=singleton",
+            "--nodes=2 --ntasks=4 --cpus-per-task=2 --constraint=workstation --mem=2048M --time=30",
+        ),
+        ("#SBATCH -n2\n#SBATCH --mem=1G\n", "-c3 --exclusive", "--nodes=1 --cpus-per-task=3"),
+        ("#SBATCH --nodes=2\n#SBATCH --cpus-per-task=2\n#SBATCH --mem=1G\n", "--ntasks-per-node=2", "--ntasks=4"),
+    ],
+    ids=["line", "tasks in the script", "nodes in the script"],
+)
+async def test_the_layout_of_a_job_of_a_terminal_is_submitted_again(
+    forgetful: EmbeddedCluster,
+    terminal: Terminal,
+    open_desk: Callable[..., Any],
+    tmp_path: Path,
+    header: str,
+    options: str,
+    expected: str,
+) -> None:
+    """Check that options which only stood on the command line give a job of the same size, also from accounting."""
+    (tmp_path / "work" / "wide.sh").write_text(f"#!/bin/bash\n{header}until [ -e go ]; do sleep 0.1; done\n")
+
+    def submit(*words: str) -> tuple[str, str]:
+        """Submit the script; return its number, and what the job requests."""
+        done = terminal.run("sbatch", "--parsable", *words, "wide.sh")
+        assert done.returncode == 0, done.stderr
+        form = "numnodes:8,numtasks:8,cpus-per-task:8,feature:20,minmemory:12,oversubscribe:12"
+        return done.stdout.strip(), terminal.run("squeue", "-h", "-O", form, "-j", done.stdout.strip()).stdout
+
+    number, size = submit("-p", "devwork", *options.split())
+    async with open_desk(forgetful, tmp_path) as desk:
+        cluster = desk.core.cluster(desk.id)
+        for is_known in (True, False):
+            told = (await cluster.foreign_submission(number))["options"]
+            assert set(expected.split()) <= set(told)
+            assert not [word for word in told if word.startswith("--dependency")]
+            if is_known:
+                again, size_again = submit(*told)
+                assert size_again == size
+                (tmp_path / "work" / "go").touch()
+                if not forgetful.description.accounting:
+                    break
+                terminal.forgotten(number, again)
+
+
 async def test_older_jobs_are_for_who_asks_for_a_longer_period(
     forgetful: EmbeddedCluster, terminal: Terminal, open_desk: Callable[..., Any], tmp_path: Path
 ) -> None:
