@@ -49,7 +49,12 @@ class Settings(Configurable):
     agent_idle_exit = Float(1800.0, help="Stop an agent that holds nothing after this time without a request.").tag(
         config=True
     )
-    poll_shortest = Float(10.0, min=10.0, help="Shortest time between two queries of the queue.").tag(config=True)
+    poll_shortest = Float(
+        10.0,
+        min=10.0,
+        help="Shortest time between two regular queries of the queue. A new job earns earlier ones. If this is longer "
+        "than 10 s, it is also the average of all.",
+    ).tag(config=True)
     poll_longest = Float(
         300.0, min=10.0, help="Longest time between two queries of the queue, if nothing changes in it."
     ).tag(config=True)

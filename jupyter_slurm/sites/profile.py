@@ -82,7 +82,7 @@ class Profile:
     job_root : str
         Parent directory of the job directories on the cluster; ``~/`` is the home.
     poll_shortest : float
-        Interval between two queries of the queue.
+        Shortest interval between two regular queries of the queue; if longer than 10 s, the average of all.
     ports : tuple of two int
         First and last local port for tunnels.
     ways : tuple of str

@@ -14,6 +14,7 @@ from jupyter_slurm.runner import proc
 from jupyter_slurm.runner.cell import display
 from jupyter_slurm.runner.lifecycle import usage
 from jupyter_slurm.runner.ranks import launch
+from jupyter_slurm.services.clusters import job_checks
 from jupyter_slurm.services.inventory import accounting_usage, all_jobs, facts, resources
 from jupyter_slurm.services.results import output_growth
 from jupyter_slurm.services.sessions import login_pages
@@ -51,6 +52,9 @@ def last_free_port() -> int:
             "admin/load",
             [
                 f"one in {SETTINGS.poll_shortest:.0f} s",
+                f"looks {', '.join(f'{at:g}' for at in job_checks._LOOKS_S[:-1])} and {job_checks._LOOKS_S[-1]:g} s after",
+                f"| 10 s (default) | {poller._BURST:g} | {poller._RATE:g} in a second",
+                f"for example 30 s | {poller._CAUTIOUS_BURST:g} |",
                 f"up to {SETTINGS.poll_longest:.0f} s",
                 f"or {poller._WAITED_FOR_S:.0f} s while a user waits",
                 {3: "three", 4: "four"}[submitter._MAX_CONCURRENT_SUBMISSIONS] + " at the same time",

@@ -201,7 +201,10 @@ class Cluster:
         told = await self.submitter.submit(requested)
         self.leases.record_owner(requested)
         if not requested.get("dry_run"):
-            self.environment_offers.consider(requested, self.tracker.find(requested["key"]))
+            entry = self.tracker.find(requested["key"])
+            self.environment_offers.consider(requested, entry)
+            if entry is not None:
+                self.results.checks.note_submission(entry)
         return told
 
     async def resubmit(self, reference: str, requested: api.ResubmitJobRequest) -> api.Job | api.Preview:
@@ -232,6 +235,9 @@ class Cluster:
         answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":
             self.poller.wake()
+            for word in filter(str.isdecimal, argv[1:]):
+                if (entry := self.tracker.find(word)) is not None:
+                    self.results.checks.note_cancel(entry)
         return answer
 
     async def command_options(self, command: str) -> api.Options:

@@ -251,7 +251,11 @@ class JobActions:
                 hint = _TIME_LIMIT_HINT if act == "limit" else _UNKNOWN_STATE_HINT
                 case.error = JobError(f"Job {target} was not {ACTION_RESULTS[act]}: {what}.", hint=hint)
             elif act == "cancel":
+                if case.task is None:
+                    self._checks.note_cancel(case.targets[target])
                 self._note_cancelled(case.targets[target], case.task)
+            elif act in ("release", "requeue"):
+                self._checks.note_submission(case.targets[target])
 
     def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
         self._leases.note(entry, None)

@@ -29,8 +29,8 @@ class RunnerEvents:
         Services of the cluster.
     on_start : callable
         Receives each job that has started, before listeners do.
-    request_poll : callable
-        Requests a query of the queue soon.
+    request_end : callable
+        Requests the end of a job from Slurm soon.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class RunnerEvents:
         tracker: Tracker,
         shelf: JobDirectoryScan,
         on_start: Callable[[TrackedJob], Awaitable[None]],
-        request_poll: Callable[[], object],
+        request_end: Callable[[TrackedJob], object],
     ) -> None:
-        self._tracker, self._shelf, self._on_start, self._request_poll = tracker, shelf, on_start, request_poll
+        self._tracker, self._shelf, self._on_start, self._request_end = tracker, shelf, on_start, request_end
         self._handled: dict[str, float] = {}
         self._late: dict[str, float] = {}  # signs of an end whose marker has not appeared, since when
 
@@ -103,13 +103,13 @@ class RunnerEvents:
             if entry.started(tracker.clock()) or entry.reports_events:
                 tracker.publish(entry)
         elif entry.record is not None and entry.record.heterogeneous:
-            self._request_poll()  # only the queue has the ends of the components
+            self._request_end(entry)  # only the queue has the ends of the components
         elif await tracker.read_end(entry):
             await tracker.finish(entry)
         elif now - self._late.setdefault(sign[0], now) < _EVENT_MAX_AGE_S and await self._is_awaited(entry):
             del self._handled[sign[0]]  # read again
         else:
-            self._request_poll()  # it ended by a signal, whose reason Slurm knows
+            self._request_end(entry)  # it ended by a signal, whose reason Slurm knows
 
     async def _is_awaited(self, entry: TrackedJob) -> bool:
         """Return whether an end marker, which was written before its sign, has not appeared: NFS keeps directories."""

@@ -44,6 +44,12 @@ class StateChecks(Protocol):
     def note_news(self, entry: TrackedJob) -> None:
         """Look at a job soon, because it has written output or started."""
 
+    def note_submission(self, entry: TrackedJob) -> None:
+        """Look at a new job soon, because it may start and end."""
+
+    def note_cancel(self, entry: TrackedJob) -> None:
+        """Look at a job soon, because it was cancelled."""
+
     async def check_arrays(self) -> None:
         """Look at a followed array soon if each of its tasks has ended."""
 

@@ -74,7 +74,7 @@ class ClusterLocation:
     slurm_conf, path : str or None
         SLURM_CONF and PATH of the front end that registered the cluster.
     poll_shortest : float
-        Seconds between two queries of the queue.
+        Seconds between two regular queries of the queue.
     is_far : bool
         Whether SSH reaches the cluster: environments are additions to that of the remote shell.
     environments : mapping

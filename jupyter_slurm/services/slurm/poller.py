@@ -11,16 +11,32 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Polled", "Poller"]
+__all__ = ["Polled", "Poller", "query_allowance"]
 
 log = logging.getLogger(__name__)
 
 _BACKOFF_FACTOR = 1.5
 _WAITED_FOR_S = 30.0
+# With 0.05 a second about single jobs, 0.2 queries a second on average; at once as many as a user may send.
+_USUAL_INTERVAL_S, _RATE, _BURST = 10.0, 0.15, 15.0
+_CAUTIOUS_BURST = 3.0  # where a site or a user asks for a longer interval
+_SAME_LOOK_S = 0.3  # seconds within which looks of several jobs are one query
+
+
+def query_allowance(min_interval: float, clock: Callable[[], float] = time.monotonic) -> TokenBucket:
+    """Return the allowance of queries of the queue, regular and early ones.
+
+    An interval longer than usual is a wish of the site or of the user: it stays the long-run mean, and few queries come
+    early.
+    """
+    if min_interval > _USUAL_INTERVAL_S:
+        return TokenBucket(1 / min_interval, _CAUTIOUS_BURST, clock)
+    return TokenBucket(_RATE, _BURST, clock)
 
 
 class Polled(Protocol):
@@ -40,7 +56,7 @@ class Poller:
     """Query at an adaptive interval: the shortest while jobs change, growing while nothing changes.
 
     No query runs while there is no active job and no viewer. A missing answer doubles the
-    interval.
+    interval. :meth:`poll_early` queries between, as often as :func:`query_allowance` permits.
 
     Parameters
     ----------
@@ -73,6 +89,7 @@ class Poller:
         self.on_change: list[Callable[[], object]] = []
         self._min_interval, self._max_interval = min_interval, max(min_interval, max_interval)
         self.interval = min_interval
+        self._allowance = query_allowance(min_interval, clock)
         self.last: float | None = None
         self.error: SlurmError | None = None
         self._failing_since: float | None = None
@@ -111,6 +128,16 @@ class Poller:
                 await self._poll_once()
         if self.error is not None:
             raise self.error
+
+    async def poll_early(self) -> bool:
+        """Query before the interval is over, if the allowance permits; return whether there is a new answer."""
+        wanted = self._clock() - _SAME_LOOK_S
+        async with self._poll_lock:
+            if self.last is None or self.last < wanted:
+                if self.error is not None or not self._allowance.is_ready():
+                    return False
+                await self._poll_once(is_early=True)
+        return self.error is None
 
     def status(self) -> api.ClusterPoll:
         """Return the status of polling: seconds since the last query, without an answer, and between two queries."""
@@ -166,9 +193,14 @@ class Poller:
             longest = min(longest, max(self._min_interval, self._memory() / 2))
         return min(self.interval, longest)
 
-    async def _poll_once(self) -> None:
-        """Query once. The interval counts from the start of the query: a slow controller is not queried more often."""
+    async def _poll_once(self, *, is_early: bool = False) -> None:
+        """Query once. The interval counts from the start of the query: a slow controller is not queried more often.
+
+        An early query in vain does not make the interval longer.
+        """
         self.last = self._clock()
+        if self._allowance.is_ready():
+            self._allowance.reserve()
         try:
             changed = await self._polled.poll_once()
         except SlurmError as error:
@@ -180,7 +212,10 @@ class Poller:
                 self._publish()
             return
         is_news, self.error, self._failing_since = self.error is not None, None, None
-        self.interval = self._min_interval if changed else min(self._max_interval, self.interval * _BACKOFF_FACTOR)
+        if changed:
+            self.interval = self._min_interval
+        elif not is_early:
+            self.interval = min(self._max_interval, self.interval * _BACKOFF_FACTOR)
         if is_news:
             log.info("the queue can be read again")
             self._publish()

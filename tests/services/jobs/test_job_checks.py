@@ -1,12 +1,15 @@
-"""Tests of looks at one awaited job: its end is known without a query of the queue, for a few queries."""
+"""Tests of early looks at awaited jobs: an end is known before the queue is read again, for a few queries."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from jupyter_slurm.services.clusters import job_checks
+from jupyter_slurm.services.slurm import poller
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 pytestmark = pytest.mark.slurm
@@ -20,7 +23,7 @@ async def _count_checks(desk: Any, monkeypatch: pytest.MonkeyPatch, *, unlimited
     services, asked = desk.core.cluster(desk.id), list[str]()
     await services.poller.stop()
     if unlimited:
-        monkeypatch.setattr(job_checks, "_MAX_QUIET_S", 100.0)
+        monkeypatch.setattr(job_checks, "_PAUSES_S", (0.5,) * 1000)
         monkeypatch.setattr(services.client, "singles", TokenBucket(rate=100, burst=100))
     describe = services.client.describe
 
@@ -42,6 +45,85 @@ async def test_the_end_of_a_script_is_known_without_the_queue(
     assert asked
 
 
+async def _let_early_looks_only(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Stop the regular queries and those about single jobs; return the list to which each early query is added.
+
+    Without a limit, a busy machine may take as long as it wants for the end of a job.
+    """
+    services, asked = desk.core.cluster(desk.id), list[float]()
+    await services.poller.stop()
+    monkeypatch.setattr(job_checks, "_PAUSES_S", (0.5,) * 1000)
+    monkeypatch.setattr(services.client, "singles", TokenBucket(rate=1e-9, burst=0))
+    monkeypatch.setattr(services.poller, "_allowance", TokenBucket(rate=100, burst=100))
+    queue = services.client.queue
+
+    async def counted() -> Any:
+        asked.append(services.tracker.clock())
+        return await queue()
+
+    monkeypatch.setattr(services.client, "queue", counted)
+    return asked
+
+
+@pytest.mark.parametrize("options", [(), ("--array=0-2",), ("--output=/dev/null",)], ids=["job", "array", "no output"])
+async def test_the_end_of_a_script_is_known_before_the_queue_is_read_again(
+    desk: Any, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    asked = await _let_early_looks_only(desk, monkeypatch)
+    ended = await desk.finished((await desk.submit("#!/bin/sh\nexit 3\n", *options))["key"])
+    assert ended["state"] == "FAILED"
+    assert asked
+
+
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_the_end_is_known_to_those_who_only_read_the_state(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _let_early_looks_only(desk, monkeypatch)
+    job = await desk.submit("#!/bin/sh\nexit 0\n")
+    await desk.until(job["key"], lambda job: job["state"] == "COMPLETED")
+
+
+async def test_a_cancellation_and_a_release_are_known_before_the_queue_is_read_again(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _let_early_looks_only(desk, monkeypatch)
+    services = desk.core.cluster(desk.id)
+    held, doomed, typed = [await desk.submit("#!/bin/sh\nexit 0\n", "--hold") for _ in range(3)]
+    await services.actions.act("release", [held["key"]])
+    await services.actions.act("cancel", [doomed["key"]])
+    context = desk.asked("")["context"]
+    await services.run_command(["scancel", typed["id"]], table=False, context=context)
+    assert (await desk.finished(held["key"]))["state"] == "COMPLETED"
+    for job in (doomed, typed):
+        assert (await desk.finished(job["key"]))["state"] == "CANCELLED"
+
+
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_many_submissions_do_not_earn_many_looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = desk.core.cluster(desk.id)
+    asked = await _let_early_looks_only(desk, monkeypatch)
+    monkeypatch.setattr(job_checks, "_PAUSES_S", (0.01,) * 20)
+    monkeypatch.setattr(poller, "_SAME_LOOK_S", 0.0)
+    monkeypatch.setattr(services.poller, "_allowance", TokenBucket(rate=1e-9, burst=15))
+    jobs = [await desk.submit("#!/bin/sh\nexec sleep 1000\n") for _ in range(20)]
+    entries = [await services.jobs.find(job["key"]) for job in jobs]
+    with contextlib.ExitStack() as stack:
+        for entry in entries:
+            stack.enter_context(services.tracker.listening(entry))
+            services.results.checks.note_submission(entry)
+        await asyncio.gather(*services.results.checks._tasks)
+    assert 1 <= len(asked) <= 15
+    await services.actions.act("cancel", [job["key"] for job in jobs])
+
+
+@pytest.mark.here_only("nothing of it depends on the way there")
+async def test_nobody_looks_for_those_who_do_not_wait(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = await _let_early_looks_only(desk, monkeypatch)
+    monkeypatch.setattr(job_checks, "_PAUSES_S", (0.01,) * 5)
+    await desk.submit("#!/bin/sh\nexit 0\n")
+    await asyncio.gather(*desk.core.cluster(desk.id).results.checks._tasks)
+    assert not asked
+
+
 async def test_the_end_of_an_array_of_python_cells_is_known_without_the_queue(
     desk: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +142,7 @@ async def test_a_cancelled_script_is_over_without_the_queue(desk: Any, monkeypat
     assert asked
 
 
+@pytest.mark.here_only("nothing of it depends on the way there")
 async def test_a_job_that_goes_on_is_looked_at_less_and_less(
     desk: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, wait_for: Any
 ) -> None:

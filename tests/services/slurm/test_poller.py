@@ -161,6 +161,41 @@ async def test_fresh_tells_what_is_wrong(world, watcher):
         await watcher.wait_fresh()
 
 
+@pytest.mark.parametrize(("interval", "burst", "rate"), [(10, 15, 0.15), (30, 3, 1 / 30), (60, 3, 1 / 60)])
+async def test_early_looks_keep_the_mean(world, interval, burst, rate):
+    watcher = Poller(world, min_interval=interval, max_interval=300, clock=lambda: world.now)
+    watcher.start()
+    world.needed = world.waited_for = True
+    begun = world.now
+    early = []
+    while world.now < begun + 1800:
+        watcher.wake()
+        if await watcher.poll_early():
+            early.append(world.now)
+        await world.go(0.5)
+    await watcher.stop()
+    assert len(world.asked) <= burst + 1800 * rate + 1
+    assert len([at for at in world.asked if at < begun + 9]) >= burst - 1
+
+
+async def test_an_early_look_in_vain_does_not_make_the_interval_longer(world, watcher):
+    world.needed = True
+    assert await watcher.poll_early()
+    assert watcher.interval == 10
+    world.silent_until = world.now + 5
+    await world.go(1)
+    assert not await watcher.poll_early()
+    assert watcher.error is not None
+    await world.go(1)
+    assert not await watcher.poll_early()
+    assert len(world.asked) == 2  # a silent controller is not asked early
+
+
+async def test_early_looks_of_several_jobs_are_one_query(world, watcher):
+    assert all(await asyncio.gather(*(watcher.poll_early() for _ in range(20))))
+    assert len(world.asked) == 1
+
+
 def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
     now = 0.0
     bucket = TokenBucket(rate=0.1, burst=10, clock=lambda: now)
