@@ -141,3 +141,12 @@ def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
         assert why in ran.traceback, line
     kernel.ok("runs.cancel()")
     cluster.run("sacctmgr", "-i", "modify", "account", "c4ai", "set", "GrpTRESMins=cpu=-1,gres/gpu=-1")
+
+
+def test_usage_has_a_job_that_has_just_ended(kernel: Any) -> None:
+    """Slurm's controller sends the starts of jobs to the database every five seconds only, and answers are reused."""
+    kernel.ok("import jupyter_slurm\njupyter_slurm.usage('c4ai')")
+    for number in range(2):
+        kernel.ok(f"%%sbatch -p devwork wait as=brief{number}\n#!/bin/sh\ntrue")
+        listed = kernel.value(f"brief{number}.id in set(jupyter_slurm.usage('c4ai').jobs['JOB'])")
+        assert listed == "True", number

@@ -15,7 +15,7 @@ from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
-from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources, count_run
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources, tracked_runs
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
@@ -98,7 +98,7 @@ def compose_cluster(
     kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
     events = RunnerEvents(tracker, scan, steps.apply_start, sources.checks.note_cancel)
-    inventory = Inventory(client, location, partial(count_run, tracker), clock, lambda: tracker.clock_offset)
+    inventory = Inventory(client, location, partial(tracked_runs, tracker), clock, lambda: tracker.clock_offset)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     staging = Staging(tracker, location, MachineSeal(settings.state_dir))
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)

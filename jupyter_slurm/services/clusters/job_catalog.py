@@ -15,6 +15,7 @@ from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.waiting_jobs import WaitingJobs
+from jupyter_slurm.services.inventory.accounting_usage import TrackedRun
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_index
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -29,7 +30,7 @@ from jupyter_slurm.services.slurm.poller import Poller
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["JobCatalog", "JobSources", "count_run"]
+__all__ = ["JobCatalog", "JobSources", "tracked_runs"]
 
 _GLANCE_S = 1.0
 _LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
@@ -51,15 +52,22 @@ class JobSources:
     history: JobHistory
 
 
-def count_run(tracker: Tracker, start: float, end: float) -> int:
-    """Return how many known jobs ran for some seconds within a period; steps are part of their allocation."""
-    now = tracker.clock()
-    return sum(
-        not entry.is_step
-        and entry.start_time is not None
-        and max(entry.start_time, start) + 1 <= min(entry.end_time or now, end)
+def tracked_runs(tracker: Tracker, start: float, end: float) -> list[TrackedRun]:
+    """Return the known jobs that ran within a period; steps are part of their allocation."""
+    now, offset = tracker.clock(), tracker.clock_offset
+    return [
+        TrackedRun(
+            number=str(entry.id.job),
+            account=(entry.latest.account if entry.latest else "") or "",
+            seconds=min(entry.end_time or now, end) - max(entry.start_time, start),
+            ended=None if entry.end_time is None else entry.end_time - offset,
+        )
         for entry in tracker.all_entries()
-    )
+        if entry.id is not None
+        and not entry.is_step
+        and entry.start_time is not None
+        and max(entry.start_time, start) <= min(entry.end_time or now, end)
+    ]
 
 
 class JobCatalog:

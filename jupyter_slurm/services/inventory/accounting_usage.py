@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -18,13 +19,36 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.profile_tables import CostTable
 
-__all__ = ["UsageReports"]
+__all__ = ["TrackedRun", "UsageReports"]
 
 _DEFAULT_DAYS = 30
 _CACHE_AGE_S = 60  # seconds for which an answer is reused
+_ACCOUNTING_LAG_S = 6.0  # slurmctld sends the starts of jobs to slurmdbd every 5 s
 _MAX_REPORTS = 16
 _QUEUE_TIMEOUT_S = 60.0  # seconds to wait in the queue of requests after many of them
 _MAX_LISTED_JOBS = 10_000  # that are listed one by one
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A job that jupyter_slurm knows to have run in a period.
+
+    Parameters
+    ----------
+    number : str
+        Its number, for an array that of all tasks.
+    account : str
+        Empty if not known.
+    seconds : float
+        Duration within the period.
+    ended : float, optional
+        Its end, in seconds since the epoch by the clock of this computer; None while it runs.
+    """
+
+    number: str
+    account: str
+    seconds: float
+    ended: float | None
 
 
 @dataclass(frozen=True)
@@ -46,8 +70,8 @@ class UsageReports:
         Default owner of the jobs.
     cost : mapping
         Prices of the site, from the profile.
-    count_known : callable
-        Returns how many jobs of the user ran in a period (seconds since the epoch), as far as jupyter_slurm knows.
+    tracked_runs : callable
+        Returns the jobs of the user that ran in a period (seconds since the epoch), as far as jupyter_slurm knows.
     clock, monotonic : callable, optional
         Seconds since the epoch, and monotonic seconds.
     """
@@ -58,11 +82,11 @@ class UsageReports:
         user: str,
         *,
         cost: CostTable,
-        count_known: Callable[[float, float], int],
+        tracked_runs: Callable[[float, float], list[TrackedRun]],
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._user, self._cost, self._count_known = client, user, cost, count_known
+        self._client, self._user, self._cost, self._tracked_runs = client, user, cost, tracked_runs
         self._clock, self._monotonic = clock, monotonic
         self._reports: dict[tuple[Any, ...], _Report] = {}
         self._gate = asyncio.Lock()
@@ -119,7 +143,7 @@ class UsageReports:
                 "Many sites show only your own jobs."
             )
         said = f"Accounting has no job of {self._user} that ran in this period."
-        if known := self._count_known(start, end):
+        if known := sum(run.seconds >= 1 for run in self._tracked_runs(start, end)):
             jobs = "1 job that ran" if known == 1 else f"{known} jobs that ran"
             said += (
                 f" jupyter_slurm knows {jobs} in it, so accounting lags or does not record your jobs: "
@@ -131,13 +155,33 @@ class UsageReports:
         asked = (start, end, account)
         async with self._gate:
             known = self._reports.get(asked)
-            if known is None or self._monotonic() >= known.until:
+            if known is None or self._monotonic() >= known.until or self._lag(known, start, end):
                 known = await self._query_slurm(start, end, account)
+                if lag := self._lag(known, start, end):
+                    await asyncio.sleep(lag)
+                    known = await self._query_slurm(start, end, account)
                 self._reports.pop(asked, None)
                 self._reports[asked] = known
                 while len(self._reports) > _MAX_REPORTS:
                     del self._reports[next(iter(self._reports))]
         return known
+
+    def _lag(self, report: _Report, start: int, end: int | None) -> float:
+        """Return for how many seconds accounting may still lack the end of a job that ran in the period; 0: it has all.
+
+        A report that was requested later is taken as it is.
+        """
+        now, listed = self._clock(), {re.split(r"[_+]", job.id)[0] for job in report.jobs}
+        missing = [
+            run.ended
+            for run in self._tracked_runs(start, end or now)
+            if run.ended is not None
+            and run.number not in listed
+            and run.ended <= now
+            and report.requested_at < run.ended + _ACCOUNTING_LAG_S
+            and (not report.accounts or run.account.lower() in report.accounts)
+        ]
+        return max(0.01, max(missing) + _ACCOUNTING_LAG_S - now) if missing else 0.0
 
     async def _query_slurm(self, start: int, end: int | None, account: str | None) -> _Report:
         await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)

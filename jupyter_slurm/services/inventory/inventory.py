@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jupyter_slurm.services.inventory.accounting_usage import UsageReports
+from jupyter_slurm.services.inventory.accounting_usage import TrackedRun, UsageReports
 from jupyter_slurm.services.inventory.all_jobs import AllJobs, RunningJobs
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.resources import ResourceInventory
@@ -23,8 +23,8 @@ class Inventory:
         Queries Slurm.
     location : ClusterLocation
         User, limits of the query rate, and prices of the cluster.
-    count_known : callable
-        Returns how many jobs of the user ran in a period, as far as jupyter_slurm knows.
+    tracked_runs : callable
+        Returns the jobs of the user that ran in a period, as far as jupyter_slurm knows.
     clock : callable
         Seconds since the epoch.
     clock_offset : callable
@@ -35,7 +35,7 @@ class Inventory:
         self,
         client: SlurmClient,
         location: ClusterLocation,
-        count_known: Callable[[float, float], int],
+        tracked_runs: Callable[[float, float], list[TrackedRun]],
         clock: Callable[[], float],
         clock_offset: Callable[[], float],
     ) -> None:
@@ -44,7 +44,7 @@ class Inventory:
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
         self.running = RunningJobs(client, interval=interval, clock=clock)
-        self.usage = UsageReports(client, user, cost=cost, count_known=count_known, clock=clock)
+        self.usage = UsageReports(client, user, cost=cost, tracked_runs=tracked_runs, clock=clock)
 
     async def stop(self) -> None:
         """Cancel running queries."""
