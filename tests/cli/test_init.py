@@ -53,12 +53,13 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
         (rf"Create one .*, and copy the public key to {gateway} and login.*yes\]", ""),
         ("Enter passphrase", passphrase),
         ("Enter same passphrase again", passphrase),
-        *[("remember this key", "yes"), ("Password for", site.password)] * 2,
+        *[("remember this key", ""), ("Type yes, no", "yes"), ("Password for", site.password)] * 2,
     ]
     said = laptop.slurm("init", dialogue=dialogue, timeout=150)
     assert said.code == 0, said.text
     assert site.password not in said.text
     assert passphrase not in said.text
+    assert said.text.index("Choose a passphrase for the key") < said.text.index("Enter passphrase")
     assert f"Your public key was added on {gateway}." in said.text
     assert "Your public key is on login" in said.text, "homes are shared here"
     key = laptop.ssh / "id_ed25519"
@@ -158,10 +159,14 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     assert done.returncode == 1
     assert "Host key" not in done.stdout
     assert f"as {host.user} failed" in done.stdout, "it takes keys only, and does not know this one"
+    assert "Then run the same command again." in done.stdout
     key = laptop.ssh / "id_ed25519"
     made = key.read_bytes()
     host.authorize(host.user, key.with_suffix(".pub").read_text())
-    refused = laptop.printed(*argv)
+    done = laptop.printed(*argv)
+    assert "its content is the same" in done.stdout, "the same command again, when the site has added the key"
+    assert f"login: {host.user} is logged in by key {key}" in done.stdout
+    refused = laptop.printed(*argv[:-1], "gate.invalid")
     assert refused.returncode == 1
     assert "There is no terminal to ask this question: " in refused.stderr
     assert "Overwrite it" in refused.stderr
@@ -202,7 +207,7 @@ def test_a_ready_made_profile_gets_only_the_name_of_the_person(init: Callable[..
     expected["login"] |= {"user": "ana", "jump": ["known", "ana@gate.invalid"]}
     assert tomllib.loads(written) == expected
     assert written.startswith('# Ours\ntitle = "Far away"\n\n[login]  # the way\nuser = "ana"\n')
-    said = init([("exists. Overwrite it", "no")], "--profile", str(tmp_path / "far.toml"))
+    said = init([("exists. Overwrite it", "no")], "--profile", str(tmp_path / "far.toml"), "--user", "eva")
     assert said.code == 1
     assert (tmp_path / "sites" / "far.toml").read_text() == written
     said = init([], "--profile", str(tmp_path / "none.toml"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.ssh_hosts import host_names
@@ -77,25 +79,49 @@ def run(args: argparse.Namespace) -> int:
     name, source = _choose(args)
     template = site_template(source) if source else None
     path = os.path.join(folders[0], f"{name}.toml")
-    if os.path.exists(path) and not (args.overwrite or yes(f"{path} exists. Overwrite it?", default=False)):
+    options = LoginOptions.from_args(args)
+    if (profile := _present(name, path, template, options)) is not None:
+        print(f"Kept {path}: its content is the same.")
+    elif os.path.exists(path) and not (args.overwrite or yes(f"{path} exists. Overwrite it?", default=False)):
         print(f"Kept {path}. `jupyter slurm doctor {name}` checks the connection.")
         return 1
-    options = LoginOptions.from_args(args)
-    if template is None or source is None:
-        profile, text = _Interview(options, name, path, is_quick=args.yes).text()
     else:
-        profile, text = personal(template, name, path, source, options, is_quick=args.yes)
-    write_profile(path, text)
-    print(f"Wrote {path}.")
-    print_notes(profile)
-    _end_old(name, settings)
+        if template is None or source is None:
+            profile, text = _Interview(options, name, path, is_quick=args.yes).text()
+        else:
+            profile, text = personal(template, name, path, source, options, is_quick=args.yes)
+        write_profile(path, text)
+        print(f"Wrote {path}.")
+        print_notes(profile)
+        _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
     print()
     code = examine(name, settings, arrived=bearer)
     if code == 0:
         print(f"Use it with `%slurm use {name}` in a notebook, or `--cluster {name}` in a terminal.")
+    else:
+        print("Follow the instructions of the failed checks. Then run the same command again.")
     return code
+
+
+def _present(name: str, path: str, template: str | None, options: LoginOptions) -> Profile | None:
+    """Return the existing profile if the command, when run again without questions, would write the same."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        present = parse_profile(name, text.encode(), path)
+        settled = options if options.user is not None else replace(options, user=present.user)
+        if template is None and options.host is None:
+            return None
+        with contextlib.redirect_stdout(None):  # both print what they would do
+            if template is None:
+                again = _Interview(options, name, path, is_quick=True).text()[1]
+            else:
+                again = personal(template, name, path, path, settled, is_quick=True)[1]
+        return present if again == text else None
+    except (OSError, UnicodeDecodeError, SlurmError):
+        return None
 
 
 def _choose(args: argparse.Namespace) -> tuple[str, str | None]:

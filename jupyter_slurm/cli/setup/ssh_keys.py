@@ -68,6 +68,9 @@ def _skip(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> Non
 def _create_key(path: str, *, passphrase: bool) -> bool:
     """Create a key; only ssh-keygen sees the passphrase."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    print(f"Creating an SSH key, {path}.", end=" ")
+    # ssh-keygen asks for a passphrase without saying what it is for.
+    print("Choose a passphrase for the key; do not use your password of the cluster." if passphrase else "", flush=True)
     try:
         done = subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-f", path, *([] if passphrase else ["-N", ""])], check=False

@@ -145,7 +145,10 @@ def ask_prompt(prompt: api.Prompt) -> list[str]:
         text = printable(question["text"]).replace("\n", " ")
         text = _INDENT + (text if text.endswith(" ") else f"{text} ")
         try:
-            answers.append(input(text) if question["echo"] else _hidden(text))
+            answer = input(text) if question["echo"] else _hidden(text)
+            while prompt["kind"] == "host-key" and not answer.strip():  # as of ssh, Enter alone is not a refusal
+                answer = input(f"{_INDENT}Type yes, no, or the fingerprint: ")
+            answers.append(answer)
         except (EOFError, OSError, RuntimeError, NotImplementedError, getpass.GetPassWarning) as error:
             if isinstance(error, EOFError) and sys.stdin and sys.stdin.isatty():
                 raise LoginDeclined(

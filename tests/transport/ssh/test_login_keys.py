@@ -109,7 +109,13 @@ async def test_no_key_at_all_says_how_to_get_one(door):
 async def test_refused_key_says_where_to_put_it(door):
     error = await door.refused(door.person(), identity_files=(door.key("k", allow=False),))
     assert error.details["tried"] == [f"key {door.sshd.folder / 'k'}: refused"]
-    assert "ssh-copy-id login" in error.hint
+    assert "ssh-copy-id" not in error.hint, "it could not log in: the host accepts only keys"
+    assert "give your public key to the site" in error.hint
+    assert "for Host login" in error.hint
+    door.configure("PasswordAuthentication yes")
+    allowed = ("publickey",)
+    error = await door.refused(door.person(), identity_files=(door.key("k2", allow=False),), authentications=allowed)
+    assert f"`ssh-copy-id {door.user}@login`" in error.hint
 
 
 async def test_two_keys_where_the_host_wants_two(door):

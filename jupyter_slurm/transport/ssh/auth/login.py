@@ -33,7 +33,7 @@ from jupyter_slurm.transport.ssh.keys.private_keys import (
     public_key,
     sign,
 )
-from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, key_type, short_key_reason
+from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, copy_key_hint, key_type, short_key_reason
 from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printable
 
@@ -348,10 +348,7 @@ class _Login:
         named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
         if not any(line.startswith(("key ", "certificate ")) for line in self._used_methods):
             return f"Create a key with `jupyter slurm init`, or name yours in {named}."
-        return (
-            f"Copy your key to the host (`ssh-copy-id {host.name}`, or the site's web page), or name the "
-            f"right key in {named}."
-        )
+        return copy_key_hint(host, methods)
 
 
 class _Skipped(Exception):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -26,6 +26,7 @@ __all__ = [
     "SHORT_KEY_HINT",
     "bare_key",
     "certificate",
+    "copy_key_hint",
     "fault",
     "fingerprint",
     "in_revoked_file",
@@ -43,6 +44,18 @@ _FIELDS: Final = {"ssh-rsa": 2, "ssh-ed25519": 1, **{f"ecdsa-sha2-{curve}": 2 fo
 _PARSED_TYPES: Final = {*_FIELDS, *(name + CERTIFICATE for name in _FIELDS)}
 # Further types found in files: compared, but never used.
 _COMPARED_TYPES: Final = {"ssh-dss", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
+
+
+def copy_key_hint(host: HostConfig, methods: Collection[str]) -> str:
+    """Return what to do at a host that refuses the user's keys, by the methods that it accepts."""
+    named = f"name the right key in ~/.ssh/config (IdentityFile, for Host {host.name})"
+    if {*methods} == {"publickey"}:  # ssh-copy-id could not log in
+        return (
+            f"This host accepts only keys that it knows. If it knows another key of yours, {named}. If not, give your "
+            "public key to the site: on its web page, or to the administrators."
+        )
+    target = host.name if "@" in host.name else f"{host.user}@{host.name}"
+    return f"Copy your key to the host (`ssh-copy-id {target}`, or the site's web page), or {named}."
 
 
 def key_type(blob: bytes) -> str:

@@ -20,7 +20,7 @@ from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import (
     openssh_adds,
     unknown_key,
 )
-from jupyter_slurm.transport.ssh.keys.public_keys import SHORT_KEY_HINT
+from jupyter_slurm.transport.ssh.keys.public_keys import SHORT_KEY_HINT, copy_key_hint
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
 from jupyter_slurm.transport.ssh.protocols import ClosedEarly, LinkLost
 
@@ -237,10 +237,7 @@ def _hint(host: HostConfig, methods: Sequence[str], tried: Sequence[str], *, typ
         )
     if not tried and "publickey" in methods:
         return f"Create a key with `jupyter slurm init`, or name yours in {named}."
-    return (
-        f"Copy your key to the host (`ssh-copy-id {host.name}`, or the site's web page), or name the "
-        f"right key in {named}."
-    )
+    return copy_key_hint(host, methods)
 
 
 def _list(methods: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ class HopReport:
         if self.transport is None:
             raise TransportError(
                 f"No command can be run on {self.host.label} with the login of OpenSSH.",
-                hint=f"Copy your key in a terminal: `ssh-copy-id {self.host.name}`.",
+                hint=f"Copy your key in a terminal: `ssh-copy-id {self.host.user}@{self.host.name}`.",
             )
         out = b""
         try:
