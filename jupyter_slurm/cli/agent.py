@@ -9,11 +9,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm._version import __version__
 from jupyter_slurm.cli.terminal import PlainHelp
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "run", "show_status"]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,12 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.config import load_settings
 
-    action = {"status": _status, "stop": _stop, "logs": _logs}[args.action]
+    action = {"status": show_status, "stop": _stop, "logs": _logs}[args.action]
     return action(load_settings(), args)
 
 
-def _status(settings: Any, args: argparse.Namespace) -> int:
+def show_status(settings: Any, args: argparse.Namespace) -> int:
+    """Print the agent's process, version and holders; return 1 if there is no agent."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.agent.hosting.discovery import is_older
     from jupyter_slurm.domain.slurm_values import counted
 
     try:
@@ -64,6 +67,11 @@ def _status(settings: Any, args: argparse.Namespace) -> int:
         f"The agent is running since {since} ({info['host']}, process {info['pid']}).\n"
         f"Version {info['version']}, API {info['api']['major']}.{info['api']['minor']}. It holds: {holds}."
     )
+    if is_older(info["version"]):
+        text += (
+            f"\nIt is older than jupyter_slurm {__version__}, which is installed. Run `jupyter slurm agent stop`: the "
+            "next command starts the new agent."
+        )
     _print(args, {"running": True, **info}, text)
     return 0
 

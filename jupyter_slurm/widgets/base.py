@@ -110,6 +110,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
 
     # The front end counts the visible views. An echo of the count would be a superfluous message.
     _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
+    _is_closed = True  # until there is something to close: a subclass may fail before, for example without Slurm
 
     def __init__(self, children: Iterable[ipywidgets.Widget]) -> None:
         self._context = contextvars.copy_context()

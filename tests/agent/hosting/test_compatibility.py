@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.cli import agent as agent_command
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused
 
@@ -43,7 +45,7 @@ def _values(settings: Settings) -> str:
 
 @pytest.mark.parametrize(("held", "stays"), [("0", False), ("1", True)])
 def test_a_newer_client_retires_an_older_agent_that_holds_nothing(
-    daemon_settings: Settings, run_python: Run, held: str, stays: bool
+    daemon_settings: Settings, run_python: Run, held: str, stays: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with run_python(_OTHER_VERSION, _values(daemon_settings), "0.0.1", "1", held) as old:
         assert old.stdout is not None
@@ -52,6 +54,8 @@ def test_a_newer_client_retires_an_older_agent_that_holds_nothing(
             assert client.info["version"] == ("0.0.1" if stays else _version.__version__)
             assert (client.info["pid"] == old.pid) is stays
             assert client.get("/v1/clusters") == []
+        agent_command.show_status(daemon_settings, argparse.Namespace(json=False))
+        assert ("is older than" in capsys.readouterr().out) is stays
         if stays:
             old.terminate()
         old.communicate(timeout=60)
