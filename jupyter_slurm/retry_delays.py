@@ -33,7 +33,7 @@ class RetryDelays:
         Parameters
         ----------
         lasted : float
-            Seconds for which the attempt before was a success. After the longest delay or more, the first delay follows.
+            Seconds for which the attempt before was a success. From the longest delay on, the first delay follows.
         """
         if lasted >= self._longest:
             self.reset()

@@ -226,7 +226,7 @@ def test_mpi_in_the_process_is_one_rank(held: Any) -> None:
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
 def test_a_job_that_a_cell_submits_is_not_bound_to_the_cpus_of_the_cell(held: Any) -> None:
-    """What libraries such as submitit start begins with the environment of the cell."""
+    """Libraries such as submitit submit jobs with the environment of the cell."""
     look = "import os\nprint(*sorted(name for name in os.environ if '_BIND' in name or 'STEP_ID' in name))"
     assert held.ok(f"%%remote\n{look}").stdout.splitlines()[-1:] == [""]
     held.ok(f"%%srun -n 1 python=/usr/bin/python3 wait as=step\n{look}")
