@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
@@ -64,8 +64,12 @@ async def read_output(
         if not finished or (stream in STREAMS and _never_started(entry)):
             return b"", 0
         raise _missing(entry, stream, path) from error
-    start = max(0, size + offset) if offset < 0 else offset
     read = transport.read if stream in STREAMS else transport.read_owned
+    if finished and stream in STREAMS and stream not in entry.runner.sizes:
+        # An NFS client may keep an old size for a while, but it asks for the size when it opens a file.
+        while more := await read(path, size, _CHUNK_BYTES):
+            size += len(more)
+    start = max(0, size + offset) if offset < 0 else offset
     return (await read(path, start, limit) if start < size else b""), size
 
 
@@ -123,12 +127,12 @@ class Listener:
     printed : callable
         Called after new output, and when a file has appeared.
     is_growing : callable
-        Returns whether streams of a finished job, with the sizes seen, are still incomplete.
+        Returns whether streams of a finished job, with the sizes seen, are still incomplete; a coroutine function.
     """
 
     changed: asyncio.Event
     printed: Callable[[], None]
-    is_growing: Callable[[TrackedJob, Mapping[str, int | None]], bool]
+    is_growing: Callable[[TrackedJob, Mapping[str, int | None]], Awaitable[bool]]
 
 
 async def follow(
@@ -167,7 +171,8 @@ async def follow(
             quiet, present = (found := {one for one in paths.values() if sizes.get(one) is not None}) <= present, found
             for stream, path in paths.items():
                 size = sizes.get(path) if finished else await _size(tails, path, sizes.get(path), offsets[stream])
-                async for part in _news(transport, path, size, stream, offsets, is_last=finished):
+                to_end = finished and stream not in (DISPLAY, *entry.runner.sizes)
+                async for part in _news(transport, path, size, stream, offsets, is_last=finished, to_end=to_end):
                     quiet = False
                     yield "output", part
             if not quiet:
@@ -175,7 +180,8 @@ async def follow(
             if (now := job_dict(entry)) != told:
                 told = now
                 yield "job", now
-            if is_over and not heard.is_growing(entry, {stream: sizes.get(path) for stream, path in paths.items()}):
+            seen = {stream: sizes.get(path) for stream, path in paths.items()}
+            if is_over and not await heard.is_growing(entry, seen):
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):
@@ -213,16 +219,26 @@ async def _size(tails: OutputGrowth, path: str, size: int | None, had: int) -> i
 
 
 async def _news(
-    transport: Transport, path: str, size: int | None, stream: str, offsets: dict[str, int], *, is_last: bool
+    transport: Transport,
+    path: str,
+    size: int | None,
+    stream: str,
+    offsets: dict[str, int],
+    *,
+    is_last: bool,
+    to_end: bool,
 ) -> AsyncIterator[OutputPart]:
-    """Yield the data beyond ``offsets[stream]`` and update the offset; a file that shrank is read from its start."""
+    """Yield the data beyond ``offsets[stream]`` and update the offset; a file that shrank is read from its start.
+
+    With ``to_end``, read on to the end of the file: an NFS client may keep an old size, but asks when it opens a file.
+    """
     if size is None:
         return
     if offsets[stream] < 0:
         offsets[stream] = max(0, size + offsets[stream])
     elif size < offsets[stream]:
         offsets[stream] = 0
-    while offsets[stream] < size:
+    while offsets[stream] < size or to_end:
         try:
             # Display data is limited to its size when the text was read, because display data has a position in the
             # text.

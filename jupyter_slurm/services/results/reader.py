@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.scripts.recorded_options import stored_script
-from jupyter_slurm.errors import CommandError, JobError, JobOutputMissing, UntrustedFile, UsageError
+from jupyter_slurm.errors import (
+    CommandError,
+    JobError,
+    JobOutputMissing,
+    TransportError,
+    UntrustedFile,
+    UsageError,
+)
 from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
-from jupyter_slurm.services.jobdir.output_paths import VALUES
 from jupyter_slurm.services.jobdir.ownership import check_ownership, is_owned
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -170,7 +176,7 @@ class ResultReader:
                     if not self._is_growing(asked, {stream: size}):
                         return found, size
                 except JobOutputMissing:
-                    if not self._is_late(asked, stream):
+                    if not await self._is_late(asked, stream):
                         raise
                 await asyncio.sleep(_CHECK_INTERVAL_S)
         except UntrustedFile as error:
@@ -179,30 +185,44 @@ class ResultReader:
                 hint="Read its text output with job.stdout.",
             ) from None
 
-    def _is_late(self, entry: TrackedJob, stream: str) -> bool:
-        """Return whether a missing file must exist, and NFS may not show it yet: that of a job that has just ended.
+    async def _is_late(self, entry: TrackedJob, stream: str) -> bool:
+        """Return whether a missing file exists, and NFS does not show it yet: that of a job that has just ended.
 
-        A cell that has succeeded has left its values before. Text output in the job directory is opened by Slurm.
+        An NFS client keeps for a while that a file does not exist, but it asks for the names in a folder that it opens.
         """
-        since = 0.0 if entry.state_since is None else entry.state_since
-        is_whole_array = entry.is_array and (entry.id is None or entry.id.task is None)  # it has no file of its own
-        if is_whole_array or entry.exit_code is None or not 0 <= self._clock() - since < _NFS_CACHE_S:
+        path = entry.path(stream)
+        if path is None or not self._has_just_ended(entry):
             return False
-        if stream in output.STREAMS:
-            return entry.folder is not None and (entry.path(stream) or "").startswith(f"{entry.folder.path}/")
-        is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
-        return stream == VALUES and is_asked and entry.exit_code == 0
+        folder, _, name = path.rpartition("/")
+        try:
+            return name in await self._transport.list_dir(folder or "/")
+        except (OSError, TransportError):
+            return False
+
+    def _has_just_ended(self, entry: TrackedJob) -> bool:
+        """Return whether an NFS client may still have an older view of the files of a finished job."""
+        since = 0.0 if entry.state_since is None else entry.state_since
+        return entry.is_finished and 0 <= self._clock() - since < _NFS_CACHE_S
 
     def _is_growing(self, entry: TrackedJob, sizes: Mapping[str, int | None]) -> bool:
         """Return whether files of a job that has just ended are smaller than at its end: NFS keeps sizes, too.
 
         Only those in the job directory count: a path elsewhere may be another file on the node.
         """
-        since = 0.0 if entry.state_since is None else entry.state_since
-        if entry.folder is None or not entry.is_finished or not 0 <= self._clock() - since < _NFS_CACHE_S:
+        if entry.folder is None or not self._has_just_ended(entry):
             return False
         smaller = [name for name, size in sizes.items() if (size or 0) < entry.runner.sizes.get(name, 0)]
         return any((entry.path(name) or "").startswith(f"{entry.folder.path}/") for name in smaller)
+
+    async def _is_incomplete(self, entry: TrackedJob, sizes: Mapping[str, int | None]) -> bool:
+        """Return whether more is to come of the followed files of a job that has just ended."""
+        sized = entry.runner.sizes
+        # Most jobs have no display data: only the runner tells whether there are some.
+        missing = [one for one, size in sizes.items() if size is None and (one in output.STREAMS or sized.get(one))]
+        for name in missing:
+            if await self._is_late(entry, name):
+                return True
+        return self._is_growing(entry, {name: size for name, size in sizes.items() if size is not None})
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:
         """Yield the output and the states of a job until its end."""
@@ -219,7 +239,7 @@ class ResultReader:
 
             begun = functools.partial(self._note_output, entry)
             lost = functools.partial(output.why_lost, self._tracker.name, self._reached)
-            heard = output.Listener(changed, begun, self._is_growing)
+            heard = output.Listener(changed, begun, self._is_incomplete)
             async for event in output.follow(self._transport, self._tails, look, positions, heard, lost):
                 yield event
 

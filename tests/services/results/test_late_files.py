@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.errors import JobOutputMissing
+
 pytestmark = [pytest.mark.slurm, pytest.mark.here_only("what is read goes by the transport")]
 
 OUT = {"in": [], "out": ["got"], "limit": 1000}
@@ -20,7 +22,7 @@ class Attributes:
     """Cached attributes of a client: a file with a hidden name is not there, or has an old size, until it appears."""
 
     def __init__(self, transport: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._hidden, self._size, self.looks = "", 0, 0
+        self._hidden, self._size, self.looks, self._asks_at_open = "", 0, 0, False
         for name in ("read", "read_owned", "stat"):
             monkeypatch.setattr(transport, name, self._looked(getattr(transport, name)))
         monkeypatch.setattr(transport, "stat_all", self._looked_at_all(transport.stat_all))
@@ -34,6 +36,8 @@ class Attributes:
                 raise FileNotFoundError(path)
             found = await method(path, *rest)
             if isinstance(found, bytes):  # nothing is read beyond the known size
+                if self._asks_at_open:
+                    return found
                 return found[: max(0, self._size - (rest[0] if rest else 0))]
             return dataclasses.replace(found, size=self._size)
 
@@ -55,9 +59,9 @@ class Attributes:
     def _is_hidden(self, path: str) -> bool:
         return bool(self._hidden) and Path(path).name.startswith(self._hidden)
 
-    def hide(self, name: str, size: int = 0) -> None:
-        """Hide a file, or its bytes beyond a size."""
-        self._hidden, self._size, self.looks = name, size, 0
+    def hide(self, name: str, size: int = 0, *, asks_at_open: bool = False) -> None:
+        """Hide a file, or its bytes beyond a size; with ``asks_at_open`` only from those who do not open it."""
+        self._hidden, self._size, self.looks, self._asks_at_open = name, size, 0, asks_at_open
 
     async def appear(self) -> None:
         """Show the file after it was looked for several times."""
@@ -128,3 +132,54 @@ async def test_output_with_an_old_size_is_read_again(desk: Any, attributes: Attr
     asked = asyncio.ensure_future(desk.core.cluster(desk.id).results.output(cell["key"], "stdout", 0, None))
     await asyncio.wait((asyncio.ensure_future(attributes.appear()), asked), return_when=asyncio.FIRST_COMPLETED)
     assert await asked == (b"early\nlate\n", 11)
+
+
+async def followed(desk: Any, key: str) -> bytes:
+    """Return the output of a job as a follower gets it."""
+    text = b""
+    async for event, data in desk.core.cluster(desk.id).results.stream(key, {"stdout": 0}):
+        if event == "output" and data["stream"] == "stdout":
+            text += base64.b64decode(data["data"])
+    return text
+
+
+async def while_hidden(attributes: Attributes, asked: Any) -> Any:
+    """Return the result of a coroutine during which the hidden file appears."""
+    asked = asyncio.ensure_future(asked)
+    await asyncio.wait((asyncio.ensure_future(attributes.appear()), asked), return_when=asyncio.FIRST_COMPLETED)
+    return await asked
+
+
+@pytest.mark.parametrize("kind", ["script", "task", "elsewhere"])
+async def test_late_output_of_scripts_of_array_tasks_and_of_other_folders_is_awaited(
+    desk: Any, attributes: Attributes, kind: str
+) -> None:
+    options = {"task": ["--array=3"], "elsewhere": ["-o", f"{desk.folder}/elsewhere.log"]}.get(kind, [])
+    script = "#!/bin/sh\necho told" if kind != "task" else "print('told')"
+    job = await desk.submit(script, "-p", "arandu", *options)
+    done = await desk.finished(job["key"])
+    key = f"{done['id']}_3" if kind == "task" else job["key"]
+    results = desk.core.cluster(desk.id).results
+    name = {"task": "stdout.3", "elsewhere": "elsewhere"}.get(kind, "stdout")
+    attributes.hide(name)
+    assert await while_hidden(attributes, results.output(key, "stdout", 0, None)) == (b"told\n", 5)
+    attributes.hide(name)
+    assert await while_hidden(attributes, followed(desk, key)) == b"told\n"
+    # Whoever opens the file gets all of it.
+    attributes.hide(name, 2, asks_at_open=True)
+    assert await while_hidden(attributes, results.output(key, "stdout", 0, None)) == (b"told\n", 5)
+    attributes.hide(name, 2, asks_at_open=True)
+    assert await while_hidden(attributes, followed(desk, key)) == b"told\n"
+
+
+async def test_output_that_was_deleted_is_not_awaited(desk: Any, attributes: Attributes) -> None:
+    cell = await desk.submit("got = 7\nprint('told')", "-p", "arandu", values=OUT)
+    done = await desk.finished(cell["key"])
+    results = desk.core.cluster(desk.id).results
+    for stream, path in (("stdout", Path(done["stdout"])), ("values", Path(done["stdout"]).parent / "out.values")):
+        path.unlink()
+        attributes.hide(path.name)  # only to count
+        with pytest.raises(JobOutputMissing):
+            await results.output(cell["key"], stream, 0, None)
+        assert attributes.looks == 1
+    assert await followed(desk, cell["key"]) == b""
