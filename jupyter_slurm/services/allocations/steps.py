@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.step_options import NODES_BUSY_TEXT
 from jupyter_slurm.domain.records import JobRecord
@@ -291,7 +292,7 @@ class Steps:
                 return  # read again soon: an end that cannot be read is not an end that does not exist
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
             step.error = JobError(
-                "The allocation ended.",
+                f"The allocation ended. {_why_ended(allocation)}".rstrip(),
                 hint="Request a new allocation with %salloc.",
                 with_allocation=True,
             )
@@ -369,6 +370,13 @@ class Steps:
     async def _allocation(self, step: TrackedJob) -> TrackedJob | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
+
+
+def _why_ended(allocation: TrackedJob | None) -> str:
+    """Return why an allocation ended, if nobody has cancelled or released it."""
+    if allocation is None or allocation.latest is None or not allocation.is_finished:
+        return ""
+    return "" if allocation.state.name in ("CANCELLED", "COMPLETED") else explain_end(allocation.latest)[0]
 
 
 def _ran_before_requeue(step: TrackedJob, allocation: TrackedJob) -> bool:
