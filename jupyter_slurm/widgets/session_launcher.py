@@ -30,6 +30,7 @@ from jupyter_slurm.widgets.form_fields import (
 )
 from jupyter_slurm.widgets.form_problems import FormProblems, check_submission, problems_of
 from jupyter_slurm.widgets.job_feed import identity
+from jupyter_slurm.widgets.lab_settings import lab_start_values, with_lab_values
 from jupyter_slurm.widgets.live_jobs import LiveJobs
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = ["SessionLauncher", "launcher"]
 
 _SESSION_FIELDS = (
     FormField("Name", "name=", "jupyter-1, jupyter-2 …"),
+    FormField("Idle time", "idle=", "as the settings say", usual="idle"),
     FormField("Environment", "env=", "the usual Python", "environment", "env"),
 )
 _TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
@@ -71,14 +73,10 @@ class SessionLauncher(LiveJobs):
         self.add_class("jupyter-slurm-launcher")
 
     def start(self) -> None:
-        """Start the widget: set the profile's values, and fetch the known names."""
+        """Start the widget: set the values of JupyterLab's settings or the profile, and fetch the known names."""
         super().start()
         about = self._cluster.client.get(self._cluster.path())
-        usual = dict(about.get("launch") or {})
-        if kind := usual.pop("gpu_type", None):
-            usual["gpus"] = f"{kind}:{usual.get('gpus') or 1}"
-        elif usual.get("gpus") == 0:  # also of a cluster without GPUs, which refuses the option
-            del usual["gpus"]
+        usual = with_lab_values(about.get("launch") or {}, lab_start_values())
         for fields in (self._resources, self._session_form):
             fields.fill(usual)
         self._changed()

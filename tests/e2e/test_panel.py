@@ -692,7 +692,12 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
 
 
 def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
-    page: Page, lab: Any, cluster: Any, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+    page: Page,
+    lab: Any,
+    cluster: Any,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     folder = lab.home / "sub"
     folder.mkdir()
@@ -730,11 +735,30 @@ def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
     expect(shown).to_contain_text("whereabouts")
     expect(shown.locator(".jp-Slurm-logView")).to_contain_text(str(folder))
     expect(form).to_have_count(0)
+    _shows_each_part_again(page, folder, screenshot, wait_for)
     job = cluster.run("squeue", "--states=all", "--name=whereabouts", "--noheader", "--format=%A").stdout.strip()
     asked = cluster.run("scontrol", "show", "job", job).stdout
     assert re.search(r"TresPerNode=gres:gpu:1\b", asked)
     assert "TimeLimit=00:30:00" in asked
     assert "MinMemoryNode=2G" in asked
+
+
+def _shows_each_part_again(
+    page: Page, folder: Path, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+) -> None:
+    """Check that the form names the parts of a heterogeneous job, and comes back when the page is loaded again."""
+    (folder / "het.sbatch").write_text("#!/bin/bash\n#SBATCH -p arandu -n1\n#SBATCH hetjob\n#SBATCH -p devwork\npwd\n")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:submit-script', {path: 'sub/het.sbatch'})")
+    form = page.get_by_role("form", name="Submit het.sbatch to arandu")
+    shown = page.locator(".jp-Slurm-launch", has=form)
+    for _ in range(2):
+        expect(form.get_by_label("Partition").locator("option:checked")).to_contain_text("as in the script (arandu")
+        expect(shown.get_by_role("note")).to_contain_text("The form shows the values of part 1.")
+        expect(shown.locator("details")).to_have_text(["Part 1#SBATCH -p arandu -n1", "Part 2#SBATCH -p devwork"])
+        screenshot(page, "script-form-parts")
+        wait_for(lambda: "jupyter-slurm-script:" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
+        page.reload()
+        page.evaluate("window.jupyterapp.restored")
 
 
 def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_ends(

@@ -75,7 +75,9 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
     this._error.setAttribute("role", "alert");
     this._sum.ariaLive = "polite";
     Object.assign(this._keep, { type: "checkbox", name: "keep-allocations", checked: true });
-    this._keep.addEventListener("change", () => this._drawAllocations());
+    this._keep.addEventListener("change", () => {
+      this._drawAllocations();
+    });
     this._fate.ariaLive = "polite";
     this.node.append(createElement("div", "jp-Slurm-aside", about));
     if (this._kernel !== null) {

@@ -1,6 +1,10 @@
 /** Plugin that submits scripts from the file browser. */
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
-import { ICommandPalette } from "@jupyterlab/apputils";
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { ICommandPalette, WidgetTracker, type MainAreaWidget } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
@@ -8,12 +12,21 @@ import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { addPage } from "../common/jupyterlab/main_area";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { openJob } from "../jobs/commands";
-import { isScript, submitScript, type IScriptActs } from "../jobs/actions/script_submission";
+import type { ScriptPanel } from "../jobs/actions/script_form";
+import {
+  isScript,
+  restoreScript,
+  submitScript,
+  type IScriptActs,
+} from "../jobs/actions/script_submission";
 import { gpuIcon } from "../sessions/commands";
 import { ISessionsModel } from "../sessions/model";
 
 /** ID of JupyterLab's file browser. */
 const BROWSER = "filebrowser";
+
+/** Time for which the layout of JupyterLab waits for a form, in milliseconds; a later one is added at the end. */
+const RESTORE_WAIT_MS = 3_000;
 
 /** The part of the file browser that the plugin needs, without a dependency on its package. */
 interface IFileBrowser {
@@ -33,13 +46,17 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
   description: "Submits a script of the file browser as a job.",
   autoStart: true,
   requires: [ISessionsModel],
-  optional: [ITranslator, ICommandPalette],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer],
   activate: (
     app: JupyterFrontEnd,
     model: ISessionsModel,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
   ): void => {
+    const tracker = new WidgetTracker<MainAreaWidget<ScriptPanel>>({
+      namespace: "jupyter-slurm-script",
+    });
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, serviceManager } = app;
     const acts: IScriptActs = {
@@ -48,6 +65,7 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
       open: (job) => void openJob(commands, job),
       show: (page) => {
         page.title.icon = gpuIcon;
+        void tracker.add(page);
         addPage(app, page);
         app.shell.activateById(page.id);
       },
@@ -61,11 +79,24 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
       caption: trans.__("Submit a script as a Slurm job"),
       // In the context menu, only for a script.
       isVisible: ({ isContext }) => isContext !== true || selectedScript(app) !== "",
-      execute: async ({ path, isContext }) => {
+      execute: async ({ path, cluster, isContext }) => {
+        if (typeof path === "string" && typeof cluster === "string") {
+          const restored = restoreScript(acts, { path, cluster }).catch(() => undefined); // the file is gone
+          const late = new Promise((resolve) => setTimeout(resolve, RESTORE_WAIT_MS));
+          await Promise.race([restored, late]);
+          return;
+        }
         const selected = isContext === true ? selectedScript(app) : "";
         await submitScript(acts, typeof path === "string" ? path : selected);
       },
     });
     addToPalette(palette, CommandIDs.submitScript);
+    if (restorer !== null) {
+      void restorer.restore(tracker, {
+        command: CommandIDs.submitScript,
+        args: ({ content }) => ({ ...content.place }),
+        name: ({ content }) => `${content.place.cluster}/${content.place.path}`,
+      });
+    }
   },
 };

@@ -10,14 +10,23 @@ import type { ISessionsModel } from "../../sessions/model";
 import { RequestForm } from "../../sessions/request_form";
 import { scriptForm, scriptValues, unitHints, type ScriptOptions } from "./script_values";
 
+/** The place of a script, by which its form is restored. */
+export interface IScriptPlace {
+  /** The path, as the file browser shows it. */
+  readonly path: string;
+  /** The ID of the cluster. */
+  readonly cluster: string;
+}
+
 /** A script, as it was read when its form was opened. */
 export interface IScript {
   readonly cluster: ICluster;
+  readonly path: string;
   /** The name of its file. */
   readonly name: string;
-  /** Its #SBATCH lines. */
-  readonly lines: readonly string[];
-  /** The options that they give. */
+  /** The #SBATCH lines of each part; only a heterogeneous job has several. */
+  readonly parts: readonly (readonly string[])[];
+  /** The options that those of the first part give. */
   readonly options: ScriptOptions;
 }
 
@@ -34,8 +43,47 @@ export function scriptTitle(trans: TranslationBundle, { name, cluster }: IScript
   return trans.__("Submit %1 to %2", name, clusterName(cluster));
 }
 
+/** The #SBATCH lines of a script, and which of its parts the form is about. */
+function Lines({
+  trans,
+  parts,
+}: {
+  readonly trans: TranslationBundle;
+  readonly parts: IScript["parts"];
+}): React.ReactElement {
+  const [lines = []] = parts;
+  if (parts.length === 1) {
+    return lines.length === 0 ? (
+      <p className="jp-Slurm-aside">
+        {trans.__("The script has no #SBATCH lines. The defaults of the cluster apply.")}
+      </p>
+    ) : (
+      <details className="jp-Slurm-scriptLines">
+        <summary>{trans._n("%1 #SBATCH line", "%1 #SBATCH lines", lines.length)}</summary>
+        <pre tabIndex={0}>{lines.join("\n")}</pre>
+      </details>
+    );
+  }
+  return (
+    <>
+      <p className="jp-Slurm-aside" role="note">
+        {trans.__(
+          "The script describes a heterogeneous job with %1 parts. The form shows the values of part 1. A value that you change here applies to all parts, as options of sbatch do. To change one part only, edit its #SBATCH lines.",
+          parts.length,
+        )}
+      </p>
+      {parts.map((each, at) => (
+        <details key={at} className="jp-Slurm-scriptLines" open>
+          <summary>{trans.__("Part %1", at + 1)}</summary>
+          <pre tabIndex={0}>{each.join("\n")}</pre>
+        </details>
+      ))}
+    </>
+  );
+}
+
 function ScriptPage({ model, trans, script, use, submitted }: IProps): React.ReactElement {
-  const { lines, options, name } = script;
+  const { options, name, parts } = script;
   // Its name may be known only after the form was opened.
   const cluster = model.jobs.clusters.find(({ id }) => id === script.cluster.id) ?? script.cluster;
   const title = scriptTitle(trans, { ...script, cluster });
@@ -48,16 +96,7 @@ function ScriptPage({ model, trans, script, use, submitted }: IProps): React.Rea
   return (
     <>
       <h2>{title}</h2>
-      {lines.length === 0 ? (
-        <p className="jp-Slurm-aside">
-          {trans.__("The script has no #SBATCH lines. The defaults of the cluster apply.")}
-        </p>
-      ) : (
-        <details className="jp-Slurm-scriptLines">
-          <summary>{trans._n("%1 #SBATCH line", "%1 #SBATCH lines", lines.length)}</summary>
-          <pre tabIndex={0}>{lines.join("\n")}</pre>
-        </details>
-      )}
+      <Lines {...{ trans, parts }} />
       <RequestForm
         {...{ model, trans, cluster, title, words, use }}
         first={scriptForm(values)}
@@ -74,6 +113,11 @@ export class ScriptPanel extends ReactWidget {
     super();
     this.addClass("jp-Slurm-panel");
     this.addClass("jp-Slurm-launch");
+  }
+
+  get place(): IScriptPlace {
+    const { cluster, path } = this._props.script;
+    return { path, cluster: cluster.id };
   }
 
   protected override render(): React.ReactElement {

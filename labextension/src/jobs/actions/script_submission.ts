@@ -12,7 +12,7 @@ import { problemText } from "../../common/labels";
 import { newRequestKey, type ILaunchForm } from "../../common/launch_request";
 import type { IFormUse } from "../../sessions/form_requests";
 import type { IPreview, ISessionsModel } from "../../sessions/model";
-import { ScriptPanel, scriptTitle, type IScript } from "./script_form";
+import { ScriptPanel, scriptTitle, type IScript, type IScriptPlace } from "./script_form";
 import { changedOptions, type ScriptOptions } from "./script_values";
 
 /** Files that are offered for submission. */
@@ -59,6 +59,21 @@ export function sbatchLines(text: string): string[] {
   const lines = text.split(/\r?\n/);
   const end = lines.findIndex((line) => line.trim() !== "" && !line.startsWith("#"));
   return (end < 0 ? lines : lines.slice(0, end)).filter((line) => line.startsWith("#SBATCH"));
+}
+
+/**
+ * Return the #SBATCH lines of each part of a job: a heterogeneous job has several.
+ */
+export function scriptParts(lines: readonly string[]): string[][] {
+  const parts: string[][] = [[]];
+  for (const line of lines) {
+    if (/^#SBATCH\s+(hetjob|packjob)\s*(#.*)?$/.test(line)) {
+      parts.push([]);
+    } else {
+      parts.at(-1)?.push(line);
+    }
+  }
+  return parts;
 }
 
 /** Ask for the path of a script; empty: none. */
@@ -139,6 +154,31 @@ function scriptPage(acts: IScriptActs, path: string, script: IScript): MainAreaW
   return page;
 }
 
+/** Show the form of a script again, after JupyterLab was loaded again; nothing where it cannot be shown any more. */
+export async function restoreScript(
+  acts: IScriptActs,
+  { path, cluster: id }: IScriptPlace,
+): Promise<void> {
+  const clusters = await reachedClusters(acts.model.jobs);
+  const cluster = clusters.find((each) => each.id === id);
+  if (cluster !== undefined) {
+    const submission = await submissionOf(acts, path, newRequestKey());
+    await showForm(acts, path, cluster, submission);
+  }
+}
+
+async function showForm(
+  acts: IScriptActs,
+  path: string,
+  cluster: ICluster,
+  submission: IScriptSubmission,
+): Promise<void> {
+  const options = await optionsOf(acts, cluster, submission);
+  const name = path.split("/").at(-1) ?? "";
+  const parts = scriptParts(sbatchLines(submission.text));
+  acts.show(scriptPage(acts, path, { cluster, path, name, parts, options }));
+}
+
 /** Show the form of a script's job; after the submission it gives way to the page of the job. */
 export async function submitScript(acts: IScriptActs, path: string): Promise<void> {
   const { model, trans } = acts;
@@ -159,10 +199,7 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
     if (cluster === null) {
       return;
     }
-    const options = await optionsOf(acts, cluster, submission);
-    const name = chosen.split("/").at(-1) ?? "";
-    const lines = sbatchLines(submission.text);
-    acts.show(scriptPage(acts, chosen, { cluster, name, lines, options }));
+    await showForm(acts, chosen, cluster, submission);
   } catch (error) {
     const problem = toProblem(error, "Check the path of the script, then try again.");
     await showErrorMessage(trans.__("The script was not submitted"), problemText(trans, problem));
