@@ -680,6 +680,16 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
 
 
+# Changes of the smallest size of JupyterLab's window: after each, a browser computes the style of all listed files.
+RESIZES = """() => {
+    window.resizes = [];
+    new MutationObserver(changes => window.resizes.push(...changes.map(({ oldValue }) => oldValue))).observe(
+        document.querySelector(".jp-LabShell"),
+        { attributes: true, attributeFilter: ["style"], attributeOldValue: true },
+    );
+}"""
+
+
 def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], None]) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     # the result, a widget, cannot be serialized
@@ -687,8 +697,10 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
     card = page.locator(".jp-LauncherCard:visible", has_text="Slurm Jobs")
     expect(card).to_be_in_viewport(ratio=1)  # without scrolling
     screenshot(page, "launcher")
+    page.evaluate(RESIZES)
     card.click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
+    assert page.evaluate("window.resizes") == []
 
 
 def test_a_script_of_the_file_browser_is_submitted_from_its_folder(

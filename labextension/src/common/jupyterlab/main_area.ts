@@ -9,5 +9,6 @@ export function hasMainArea({ shell }: JupyterFrontEnd): boolean {
 
 /** Add a page to the main area, or beside its only page. */
 export function addPage(app: JupyterFrontEnd, page: Widget): void {
+  page.addClass("jp-Slurm-page");
   app.shell.add(page, hasMainArea(app) ? "main" : "right");
 }
