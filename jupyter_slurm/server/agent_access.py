@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["AgentAccess"]
 _log = logging.getLogger(__name__)
 
 _RETRY_DELAYS_S = 0.2, 30.0  # seconds between two attempts to connect to the event stream: first, and longest
+_MAX_ROUTE_AGE_S = 1.0  # seconds for which a route is used again: JupyterLab loads a hundred files within a few
 
 
 class AgentAccess:
@@ -46,6 +48,7 @@ class AgentAccess:
         self._connecting = asyncio.Lock()
         self._client: AgentClient | None = None
         self._document: Document | None = None
+        self._routes: dict[str, tuple[float, SessionRoute]] = {}  # time of the agent's answer, and the route, by key
         self._is_closed = False
 
     def document(self) -> Document:
@@ -98,11 +101,14 @@ class AgentAccess:
                 except Exception as error:  # noqa: BLE001  a task's error would be seen by nobody
                     level = logging.WARNING if delays.upcoming == _RETRY_DELAYS_S[0] else logging.DEBUG
                     _log.log(level, "jupyter_slurm: the agent is heard no more, asking again: %r", error)
+                self._routes.clear()  # nothing tells that they change
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._session_request.wait(), delays.next(lasted=clock() - begun))
                     delays.reset()
 
     def _handle_event(self, event: str, data: Any) -> None:
+        if event == "job" and isinstance(data, dict):
+            self._routes.pop(str(data.get("key")), None)
         try:
             self._on_event(event, data)
         except Exception as error:  # noqa: BLE001  one that is not understood must not end the others
@@ -123,8 +129,8 @@ class AgentAccess:
         except SlurmError as error:  # the list of clusters is useful nevertheless
             _log.warning("jupyter_slurm: the cluster of this server is not known to the agent: %s", error)
 
-    async def session_route(self, key: str) -> SessionRoute:
-        """Return the route to a session.
+    async def session_route(self, key: str, *, newer: bool = False) -> SessionRoute:
+        """Return the route to a session. The agent is asked again after a second, after a change, and if ``newer``.
 
         Raises
         ------
@@ -133,13 +139,20 @@ class AgentAccess:
         JobError
             The session is not ready, or finished.
         """
+        at, known = self._routes.pop(key, (0.0, None))
+        asked = time.monotonic()
+        if known is not None and not newer and asked - at < _MAX_ROUTE_AGE_S:
+            self._routes[key] = at, known
+            return known
         client = await self.client()
         try:
             told = await client.aget(f"/v1/sessions/{key}/way")
         except JobNotFound:
             await self.register()  # a restarted agent knows no cluster before its registration
             told = await client.aget(f"/v1/sessions/{key}/way")
-        return SessionRoute(told["port"], told["path"], told["base_url"], told["token"])
+        route = SessionRoute(told["port"], told["path"], told["base_url"], told["token"])
+        self._routes[key] = asked, route
+        return route
 
     async def house(self) -> None:
         """Run the agent in this server, if so configured."""

@@ -72,3 +72,39 @@ async def test_another_agent_is_heard_whoever_started_it_and_none_is_started_to_
         assert find(settings) is None
     finally:
         await server.close()
+
+
+class Routes:
+    """Agent whose session has another port at each request."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def aget(self, path: str) -> dict[str, Any]:
+        self.asked += 1
+        return {"port": self.asked, "path": path, "base_url": "/", "token": None}
+
+
+async def test_the_files_of_a_page_share_a_route_until_something_changes() -> None:
+    server, agent = AgentAccess(Config(), lambda *_: None), Routes()
+    server._client = agent  # type: ignore[assignment]
+    try:
+        assert {(await server.session_route("a")).port for _ in range(100)} == {1}
+        assert (await server.session_route("b")).port == 2
+        server._handle_event("job", {"key": "a"})
+        assert [(await server.session_route(key)).port for key in "aba"] == [3, 2, 3]
+        assert (await server.session_route("a", newer=True)).port == 4
+    finally:
+        server._client = None
+        await server.close()
+
+
+async def test_a_route_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, agent = AgentAccess(Config(), lambda *_: None), Routes()
+    monkeypatch.setattr(agent_access, "_MAX_ROUTE_AGE_S", 0.0)
+    server._client = agent  # type: ignore[assignment]
+    try:
+        assert [(await server.session_route("a")).port for _ in range(2)] == [1, 2]
+    finally:
+        server._client = None
+        await server.close()

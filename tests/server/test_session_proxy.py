@@ -376,6 +376,7 @@ def test_nothing_that_this_server_knows_a_person_by_travels_on(
     answer = browser.post(path, content=b"a", headers={"Origin": "null"})
     assert answer.json()["body"] == "a"
     owner.stop(told["key"])
+    wait_for(lambda: browser.get(plain).status_code == 410, "its end, not only that of its port")
 
 
 def test_an_agent_that_was_killed_is_no_loss(

@@ -235,6 +235,7 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
             if self._headers_written:  # a partial answer must not look complete
                 self.request.connection.stream.close()  # type: ignore[union-attr]  # it is that of a server
                 return
+            await self._find(self.path_args[0], newer=True)  # raises if the session has ended meanwhile
             raise web.HTTPError(502, _NO_ANSWER_TEXT) from error
 
     async def _pass_back(self, route: SessionRoute, answer: httpx.Response) -> None:
@@ -293,6 +294,7 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         except httpclient.HTTPError as error:
             raise web.HTTPError(error.code if 400 <= error.code < 500 else 502, _NO_ANSWER_TEXT) from None
         except (OSError, WebSocketError, TunnelUnproven) as error:
+            await self._find(self.path_args[0], newer=True)
             raise web.HTTPError(502, _NO_ANSWER_TEXT) from error
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
@@ -363,10 +365,10 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         is_foreign = site in ("cross-site", "same-site") and use != "document"
         return is_foreign and not bool(self.token_authenticated)
 
-    async def _find(self, key: str) -> SessionRoute:
+    async def _find(self, key: str, *, newer: bool = False) -> SessionRoute:
         """Return the route to a session; a session launched for another server's address is not shown."""
         try:
-            way = await self._access.session_route(key)
+            way = await self._access.session_route(key, newer=newer)
             self._check_address(way.path)
             way = way.with_ticket(self._ticket) if self._ticket else way
         except JobNotFound as error:
