@@ -90,6 +90,7 @@ def _matcher(shell: Any) -> _Magic:
 
 def _batch_magic(shell: Any) -> _Magic:
     def sbatch(line: str, cell: str | None = None, local_ns: Mapping[str, object] | None = None) -> Any:
+        _start_agent()
         from jupyter_slurm.magics.sbatch import submit_cell, submit_file
 
         if cell is None:
@@ -97,6 +98,14 @@ def _batch_magic(shell: Any) -> _Magic:
         return submit_cell(shell, line, cell, _callers_names(shell))
 
     return _dress(sbatch, "sbatch")
+
+
+def _start_agent() -> None:
+    """Start an agent while the implementation of the first magic is imported."""
+    if "jupyter_slurm.client.clusters.cluster" not in sys.modules:
+        from jupyter_slurm.client.agent_start import start_agent_early
+
+        start_agent_early()
 
 
 def _run_magic(shell: Any) -> _Magic:
@@ -132,6 +141,7 @@ def _callers_names(shell: Any) -> Mapping[str, object]:
 
 def _allocation_magic(shell: Any) -> _Magic:
     def salloc(line: str, local_ns: Mapping[str, object] | None = None) -> Any:
+        _start_agent()
         from jupyter_slurm.magics.salloc import run
 
         return run(shell, line, local_ns or {})

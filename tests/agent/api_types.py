@@ -1,4 +1,5 @@
-"""Generator of ``jupyter_slurm/domain/api_types.py``: the objects of ``openapi.yaml`` as typed dictionaries.
+"""Generator of ``jupyter_slurm/domain/api_types.py``, the objects of ``openapi.yaml`` as typed dictionaries, and of
+``openapi.json``, the same document as the agent reads it.
 
 Run it after each change of the document, from any folder (``make api-types`` does)::
 
@@ -10,6 +11,7 @@ Components keep their names. Unnamed request bodies and answers get the name of 
 
 from __future__ import annotations
 
+import json
 import keyword
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -153,6 +155,13 @@ def generate(document: bytes) -> str:
     return ApiTypes(yaml.safe_load(document)).as_module()
 
 
+def as_json(document: bytes) -> str:
+    """Return a document as JSON."""
+    return json.dumps(yaml.safe_load(document), indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    text = generate((_PACKAGE / "agent/openapi.yaml").read_bytes())
+    content = (_PACKAGE / "agent/openapi.yaml").read_bytes()
+    text = generate(content)
+    (_PACKAGE / "agent/openapi.json").write_text(as_json(content), encoding="utf-8")
     (_PACKAGE / "domain/api_types.py").write_text(text, encoding="utf-8")

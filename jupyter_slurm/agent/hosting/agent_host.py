@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 Hosting = Literal["daemon", "server", "inprocess"]
 
 _CHECK_INTERVAL_S = 5.0
+_FIRST_OPERATIONS = ("registerCluster", "submitJob")
 
 
 class AgentHost:
@@ -105,6 +106,14 @@ class AgentHost:
         machine = discovery.machine_identity()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
         self._leadership, self._server = leadership, server
+        self._prepare_validators()
+
+    def _prepare_validators(self) -> None:
+        """Generate the validators of a first submission in a thread: the agent was probably started for one."""
+        operations = [one for methods in self._document.operations.values() for one in methods.values()]
+        for operation in operations:
+            if operation.operation_id in _FIRST_OPERATIONS:
+                asyncio.get_running_loop().run_in_executor(None, operation.prepare)
 
     def describe(self) -> api.Agent:
         """Return the answer to ``GET /v1/agent``."""

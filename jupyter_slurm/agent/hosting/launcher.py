@@ -16,6 +16,7 @@ import select
 import site
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
@@ -30,12 +31,12 @@ from jupyter_slurm.agent.hosting.discovery import (
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting.log_file import log_path, open_log
 from jupyter_slurm.domain.environment_variables import is_inside_job, is_secret, submission_environment
-from jupyter_slurm.errors import AgentUnreachable
+from jupyter_slurm.errors import AgentUnreachable, SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
 
-__all__ = ["choose_hosting", "clean_environment", "find", "find_or_start", "log_tail", "wait_ended"]
+__all__ = ["choose_hosting", "clean_environment", "find", "find_or_start", "log_tail", "start_early", "wait_ended"]
 
 Hosting = Literal["daemon", "server", "inprocess"]
 
@@ -79,6 +80,20 @@ def find_or_start(settings: Settings) -> Endpoint:
         else:
             _serve_here(settings, hosting)
         return _await_endpoint(settings)
+
+
+def start_early(settings: Settings) -> None:
+    """Begin to start an agent if there is none, while the caller prepares its first request.
+
+    :func:`find_or_start` waits for this start. If it fails, that function tries again, and says why.
+    """
+    if find(settings) is None and choose_hosting(settings, os.environ) == "daemon":
+        threading.Thread(target=_start_quietly, args=(settings,), name="agent start", daemon=True).start()
+
+
+def _start_quietly(settings: Settings) -> None:
+    with contextlib.suppress(SlurmError, OSError):
+        find_or_start(settings)
 
 
 def wait_ended(endpoint: Endpoint, timeout: float = 5.0) -> bool:
