@@ -96,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `… | head`: the reader has gone, and the interpreter must not report it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        if (used := sys.modules.get("jupyter_slurm.client.clusters.cluster")) is not None:
+            used.close_client()
 
 
 def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:

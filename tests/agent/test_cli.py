@@ -63,6 +63,13 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
     assert f"usage: jupyter slurm {command}" in done.stdout
 
 
+@pytest.mark.parametrize("words", ["resources", "usage", "sessions", "tunnel --list", "jobs", "agent status"])
+def test_a_command_closes_its_connection(cli: Cli, words: str) -> None:
+    done = cli(*words.split(), env={**os.environ, "PYTHONWARNINGS": "default::ResourceWarning"})
+    assert "ResourceWarning" not in done.stderr
+    assert cli("agent", "stop").returncode == 0
+
+
 @pytest.mark.parametrize(
     "argv", [["nonsense"], ["agent"], *(["clean", "--older-than", days] for days in ("-1", "nan", "week"))]
 )

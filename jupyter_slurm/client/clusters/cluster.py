@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "chosen",
+    "close_client",
     "context",
     "current",
     "disconnect",
@@ -309,6 +310,12 @@ def _agent_client() -> AgentClient:
 
             _client = AgentClient.connect(settings())
         return _client
+
+
+def close_client() -> None:
+    """Close the connection to the agent, at the end of a command. A later request opens a new one."""
+    if _client is not None:
+        _client.close()
 
 
 def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -> Cluster:

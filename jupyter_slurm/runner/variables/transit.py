@@ -54,7 +54,7 @@ def take(names: list[str], namespace: Mapping[str, object], limit: int, safe: bo
         return Answer({"trouble": str(error)})
     file = io.BytesIO()
     file_of.put_down(file, items)
-    _ready[:] = file.getbuffer()
+    _ready[:] = file.getvalue()
     return Answer({"size": len(_ready)})
 
 

@@ -143,7 +143,8 @@ class PackedValue:
         pickler.named, pickler.met = named, self.met
         names, several = list(values), len(values) > 1
         pickler.dump(dict(values) if several else values[names[0]])
-        self.pieces = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
+        # getvalue() makes no copy either. In a cycle, a file with views of it is finalized with an error (Python 3.13).
+        self.pieces = [memoryview(file.getvalue()), *(buffer.raw() for buffer in buffers)]
         if several:
             self.item["names"] = names
         self.parts = _parts(pickler) if compared else {}
