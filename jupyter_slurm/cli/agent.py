@@ -14,7 +14,7 @@ from jupyter_slurm.cli.terminal import PlainHelp
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
-__all__ = ["add_parser", "run", "show_status"]
+__all__ = ["add_parser", "run", "show_status", "stop"]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.config import load_settings
 
-    action = {"status": show_status, "stop": _stop, "logs": _logs}[args.action]
+    action = {"status": show_status, "stop": stop, "logs": _logs}[args.action]
     return action(load_settings(), args)
 
 
@@ -76,7 +76,8 @@ def show_status(settings: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def _stop(settings: Any, args: argparse.Namespace) -> int:
+def stop(settings: Any, args: argparse.Namespace) -> int:
+    """Stop the agent, and wait for its end."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.agent.hosting import launcher
 

@@ -51,6 +51,7 @@ _COMMANDS = {
     "agent": ("agent", "show, stop or debug the agent"),
     "clean": ("clean", "remove the directories of finished jobs"),
     "embedded": ("embedded", "run a Slurm cluster on this computer"),
+    "uninstall": ("setup.uninstall", "stop the agent and remove its files and kernels, before pip"),
 }
 """Modules and summaries of the commands."""
 
@@ -59,7 +60,7 @@ _GROUPS = {
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
     "Look": "resources usage",
-    "Maintain": "agent clean embedded",
+    "Maintain": "agent clean embedded uninstall",
 }
 
 _EPILOG = """\

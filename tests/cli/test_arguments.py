@@ -18,7 +18,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import UsageError
 
-WITHOUT_CLUSTER = {"init", "sites", "config", "agent", "clean", "embedded"}
+WITHOUT_CLUSTER = {"init", "sites", "config", "agent", "clean", "embedded", "uninstall"}
 FREE_FORM = {"launch", "kernel", "image"}
 
 

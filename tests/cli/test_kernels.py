@@ -56,6 +56,43 @@ def test_a_laptop_without_a_slurm_has_the_clusters_of_its_profiles(slurm: Slurm,
     assert "no cluster is chosen" in slurm("kernel", "add", "-p", "gpu", **alone).stderr
 
 
+def test_uninstall_leaves_no_agent_no_kernel_and_no_state(
+    slurm: Slurm, jupyter: dict[str, str], tmp_path: Path
+) -> None:
+    config = Path(jupyter["JUPYTER_CONFIG_DIR"], "jupyter_slurm_config.json")
+    values = json.loads(config.read_text())
+    chosen = values["Settings"].pop("state_dir")
+    config.write_text(json.dumps(values))
+    _profile(tmp_path, "far")
+    usual = {"XDG_STATE_HOME": str(tmp_path / "usual")}
+    kernels, state = tmp_path / "data" / "kernels", tmp_path / "usual" / "jupyter_slurm"
+    other = kernels / "other" / "kernel.json"
+    other.parent.mkdir(parents=True)
+    other.write_text('{"argv": ["true"], "display_name": "Other", "language": "python"}')
+    assert slurm("kernel", "add", "far", "-p", "gpu", **usual).returncode == 0
+    assert slurm("jobs", **usual).stdout == ""
+    assert slurm("agent", "status", **usual).returncode == 0
+    refused = slurm("uninstall", **usual)
+    assert refused.returncode == 1
+    assert "There is no terminal to ask this question" in refused.stderr
+    assert state.is_dir()
+    assert len(list(kernels.iterdir())) == 2
+    done = slurm("uninstall", "--yes", **usual)
+    assert done.returncode == 0, done.stderr
+    assert "Stopped the agent." in done.stdout
+    assert [folder.name for folder in kernels.iterdir()] == ["other"]
+    assert not state.exists()
+    assert slurm("agent", "status", **usual).returncode == 1
+    assert not list(Path(values["Settings"]["runtime_dir"]).glob("v*"))
+    assert (tmp_path / "sites" / "far.toml").exists(), "what the user has written stays"
+
+    values["Settings"]["state_dir"] = chosen  # a directory that the user has chosen may have other files
+    config.write_text(json.dumps(values))
+    slurm("jobs")
+    assert f"Kept {chosen}" in slurm("uninstall", "--yes").stdout
+    assert Path(chosen).is_dir()
+
+
 def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> None:
     _profile(tmp_path, "far")
     line = ("-p", "gpu", "--gpus=a100:2", "--time", "8:00:00")
