@@ -7,14 +7,17 @@ MAKEFLAGS += --no-print-directory
 # The newest supported Python that is here.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-BIN := $(CURDIR)/.venv/bin
+# Not below $(CURDIR), which may have a blank in it.
+BIN := .venv/bin
 # Node.js of this machine, or the one that `make` puts under .build/.
-export PATH := $(CURDIR)/.build/node/bin:$(BIN):$(PATH)
+export PATH := $(CURDIR)/.build/node/bin:$(CURDIR)/$(BIN):$(PATH)
 # What is tested is the installed wheel: neither this folder nor PYTHONPATH may hide it.
 export PYTHONSAFEPATH := 1
 unexport PYTHONPATH
 
-EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing)
+# The demo needs no accounting, and so no MariaDB.
+EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing --no-accounting)
+ACCOUNTING_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing)
 # Programs that only the tests need, each with Debian's package of it.
 TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
   [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
@@ -123,13 +126,15 @@ clean: ## remove what was built and installed here
 	@touch $@
 
 .build/test-system: .build/demo-system
-	@$(MAKE) .apt PACKAGES="$(TEST_PACKAGES)"
+	@$(MAKE) .apt PACKAGES="$(ACCOUNTING_PACKAGES) $(TEST_PACKAGES)"
 	@touch $@
 
 .PHONY: .apt
 .apt:
 	@[ -z "$(strip $(PACKAGES))" ] || { \
 	  command -v apt-get >/dev/null || { echo "Install what Debian calls: $(PACKAGES)" >&2; exit 1; }; \
+	  [ -z "$(SUDO)" ] || command -v $(SUDO) >/dev/null || { echo "Some system packages are missing, and $(SUDO) was not found. As root, run:" >&2; \
+	    echo "    apt-get update && apt-get install --no-install-recommends $(strip $(PACKAGES))" >&2; echo "Then run make again." >&2; exit 1; }; \
 	  echo "apt-get install $(PACKAGES)"; \
 	  $(QUIET) "apt-update: the lists of system packages" $(SUDO) apt-get -qq update; \
 	  $(QUIET) "apt-install: Slurm, munge and what else was named; a minute or two" $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(PACKAGES); }

@@ -119,7 +119,7 @@ def open_lab(arguments: list[str]) -> int:
 def private_environment(cluster: EmbeddedCluster) -> dict[str, str]:
     """Return variables for an agent and a JupyterLab of the demo's own: those of the person are not touched."""
     folder = cluster.directory / "demo"
-    names = ("job_root", "state_dir", "runtime_dir", "config", "jupyter", "workspaces")
+    names = ("job_root", "state_dir", "runtime_dir", "config", "jupyter", "workspaces", "ipython", "matplotlib")
     paths = {name: folder / name for name in names}
     for path in (folder, *paths.values()):
         path.mkdir(mode=0o700)
@@ -131,6 +131,8 @@ def private_environment(cluster: EmbeddedCluster) -> dict[str, str]:
         "JUPYTER_CONFIG_PATH": os.pathsep.join(config_path),
         "JUPYTER_RUNTIME_DIR": str(paths["jupyter"]),
         "JUPYTERLAB_WORKSPACES_DIR": str(paths["workspaces"]),
+        "IPYTHONDIR": str(paths["ipython"]),
+        "MPLCONFIGDIR": str(paths["matplotlib"]),
     }
 
 

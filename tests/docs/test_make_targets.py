@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,3 +36,46 @@ def test_where_make_needs_root_sudo_is_enough(page: Path) -> None:
     assert re.search(r"^SUDO := .*,,sudo", makefile, re.MULTILINE)
     said = re.findall(r"[^.:]*Python 3\.11 or newer[^.:]*\broot\b[^.:]*", page.read_text("utf-8"))
     assert [sentence for sentence in said if "sudo" not in sentence] == []
+
+
+def _make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run make in a folder that has what the first targets need."""
+    needed = ["Makefile", ".ci/quiet", "pyproject.toml", "README.md", "LICENSE", "labextension/package-lock.json"]
+    for name in (*needed, "jupyter_slurm/embedded/machine/packages.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return subprocess.run(
+        ["make", "-C", str(folder), *words], capture_output=True, text=True, timeout=60, check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+    )  # fmt: skip
+
+
+def test_a_folder_with_a_blank_divides_no_command_of_the_demo(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    shown = _make(folder, "--dry-run", "demo")
+    assert shown.returncode == 0, shown.stderr
+    assert ".venv/bin/python examples/run_demo.py" in shown.stdout
+    assert str(folder) not in shown.stdout.replace(f"directory '{folder}'", "")
+
+
+def test_without_sudo_the_command_for_root_is_named(tmp_path: Path) -> None:
+    shown = _make(tmp_path, ".apt", "PACKAGES=slurm-wlm munge", "SUDO=no-sudo-on-this-computer")
+    assert shown.returncode != 0
+    assert (
+        "As root, run:\n    apt-get update && apt-get install --no-install-recommends slurm-wlm munge\n" in shown.stderr
+    )
+
+
+def test_the_demo_needs_no_database() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    demo = makefile.partition("\n.build/demo-system:")[2].partition("\n\n")[0]
+    assert "$(EMBEDDED_PACKAGES)" in demo
+    assert re.search(r"^EMBEDDED_PACKAGES = .*--no-accounting\)$", makefile, re.MULTILINE)
+    assert "$(ACCOUNTING_PACKAGES)" not in demo
+
+
+def test_the_demo_leaves_nothing_of_ipython_at_home(tmp_path: Path) -> None:
+    cluster = SimpleNamespace(directory=tmp_path, slurm_conf=tmp_path / "slurm.conf")
+    names = _DEMO["private_environment"](cluster)
+    assert {"IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR"} <= {*names}
+    assert all(Path(names[name]).is_dir() for name in ("IPYTHONDIR", "MPLCONFIGDIR"))
