@@ -13,6 +13,7 @@ from jupyter_slurm.client.jobs.array import Task
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
 
@@ -71,7 +72,7 @@ def queue_trouble(cluster: Cluster) -> str:
     error = poll and poll.get("error")
     if not poll or not error:
         return ""
-    since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
+    since = clock_text(time.time() - (poll.get("failing_for") or 0), time.time(), has_seconds=True)
     known = f"The queue cannot be read since {since}. The list shows the last known states."
     return sentences(known, error.get("detail"), error.get("hint"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.slurm_values import format_duration, format_memory
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ class Resources:
     @property
     def age(self) -> str:
         """Return the time of the query in a sentence, and since when no newer answer exists."""
-        asked = time.strftime("%H:%M:%S", time.localtime(self.asked_at))
+        asked = clock_text(self.asked_at, time.time(), has_seconds=True)
         if self.unknown_since is None:
             return f"As of {asked}."
-        since = time.strftime("%H:%M:%S", time.localtime(self.unknown_since))
+        since = clock_text(self.unknown_since, time.time(), has_seconds=True)
         return f"As of {asked}; since {since} nothing newer is known. {self._notice}".strip()
 
     @property

@@ -16,6 +16,7 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import plain, printable, to_html
 from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
+from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.ranks import explain_ranks
 from jupyter_slurm.domain.slurm_values import format_duration
 
@@ -209,7 +210,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
         )
     if not submitting and not data.get("known", True) and not is_finished(data):
         since = data.get("unknown_since")
-        when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
+        when = " since " + clock_text(since, time.time(), has_seconds=True) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
     said += [*held_notes(data), *session_notes(data), *stage_notes(data)]
     said.append(str(data.get("environment_offer") or ""))
@@ -223,8 +224,7 @@ def next_end(data: api.Job) -> str:
     found = data.get("next_end")
     if not found or data.get("state") != "PENDING":
         return ""
-    end = time.localtime(found["time"])
-    when = time.strftime("%H:%M" if end[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M", end)
+    when = clock_text(found["time"], time.time())
     who = f"{found['name'] or found['id']} (yours)" if found["own"] else f"job {found['id']} of another user"
     return f"Next expected to end: {who}, by {when}."
 

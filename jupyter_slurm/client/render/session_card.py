@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.present_time import present_time, time_limit
+from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.slurm_values import duration_words, format_duration
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ def start_note(data: api.Job) -> str:
     start = data.get("estimated_start")
     if data.get("state") != "PENDING" or not start or start <= present_time(data):
         return ""
-    day = "%H:%M" if start < present_time(data) + 43_200 else "%Y-%m-%d %H:%M"
-    return "Earliest start, by Slurm's estimate: " + time.strftime(day, time.localtime(start))
+    return "Earliest start, by Slurm's estimate: " + clock_text(start, present_time(data))
 
 
 def session_history(data: api.Job) -> str:

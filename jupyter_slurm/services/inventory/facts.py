@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.domain.advice.capacity import FeasibilityWarning
 from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.advice.site_advice import advised
+from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries import associations
@@ -136,7 +137,7 @@ class ClusterFacts:
             return FeasibilityWarnings()
         if not found:
             return FeasibilityWarnings()
-        since = f"(checked {_clock_time(facts.collected_at, self._clock())})"
+        since = f"(checked {clock_text(facts.collected_at, self._clock())})"
         refused = " ".join([*(doubt.text for doubt in found), since])
         taken = tuple(f"{doubt.text} {since}" for doubt in found if not doubt.is_about_names)
         return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found), tuple(found))
@@ -214,9 +215,3 @@ class ClusterFacts:
             log.info("accounting did not say what can be used: %s", error.message)
             return facts
         return replace(facts, associations=tuple(mine), qos=tuple(qos), clusters=tuple(clusters), accounts=accounts)
-
-
-def _clock_time(at: float, now: float) -> str:
-    """Return a time of the last day as written by users, in the user's time zone."""
-    then, today = time.localtime(at), time.localtime(now)
-    return time.strftime("%H:%M" if then.tm_yday == today.tm_yday else "yesterday, %H:%M", then)
