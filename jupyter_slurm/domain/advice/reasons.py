@@ -108,8 +108,11 @@ KNOWN_REASONS: Final = {
     "QOSUsageThreshold": ("Too little of your fair share is left for this QOS.", "Wait, or choose another QOS."),
     "RaisedSignal": ("It was ended by a signal.", "See the last lines of its output for the cause."),
     "ReqNodeNotAvail": (
-        "A node that it requests is not available: busy, reserved, down or drained.",
-        "Submit it without naming nodes, or with a time limit that ends before the reservation starts.",
+        "A node that it needs is not available: busy, reserved, down or drained.",
+        (
+            "Submit it with fewer nodes, without naming nodes, or with a time limit that ends before a reservation "
+            "starts. sinfo -R shows why nodes are down."
+        ),
     ),
     "Requested nodes are busy": (
         "Other steps seem to use the CPUs, GPUs or memory of its allocation that it requests.",
@@ -281,15 +284,22 @@ def _explain_limit(limit: re.Match[str]) -> tuple[str, str]:
     if limit["minutes"]:
         running = " of running jobs" if "Run" in limit["minutes"] else ""
         return (
-            f"{who.capitalize()} has no more time left{running} for {thing}{per}.",
+            f"{who[0].upper()}{who[1:]} has no more time left{running} for {thing}{per}.",
             f"Request less or a shorter --time.{memory} {_LIMITS_COMMAND}",
         )
     if limit["kind"] == "Min":
         return f"It requests fewer {thing} than {who} requires.", f"Request more. {_LIMITS_COMMAND}"
     if limit["kind"] == "Grp" or limit["per"] in ("PerUser", "PerAccount") or "jobs" in thing:
         return (
-            f"The limit of {who} for {thing}{per} is reached.".replace("your account", "your account's group"),
+            f"The limit of {who} for {thing}{per} is reached.".replace(
+                "your account", "all jobs of your account together"
+            ),
             f"It starts when jobs under that limit have ended.{memory} {_LIMITS_COMMAND}",
+        )
+    if thing == "running time":
+        return (
+            f"It requests more {thing}{per} than {who} allows.",
+            f"Lower it with scontrol update jobid=ID timelimit=…, or choose another QOS or account. {_LIMITS_COMMAND}",
         )
     return (
         f"It requests more {thing}{per} than {who} allows.",

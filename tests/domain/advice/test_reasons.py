@@ -69,8 +69,9 @@ def test_the_table_has_no_reason_that_is_unknown_here() -> None:
         ("JobHeldUser", "held", "scontrol release 12_3"),
         ("PartitionTimeLimit", "longer than", "jobid=12_3 timelimit="),
         ("QOSMaxGRESPerUser", "GPUs", "ended"),
-        ("QOSMaxWallDurationPerJobLimit", "more running time for one job than the QOS allows", "Request less"),
+        ("QOSMaxWallDurationPerJobLimit", "more running time for one job than the QOS allows", "jobid=12_3 timelimit="),
         ("AssocGrpCPUMinutesLimit", "no more time left", "shorter --time"),
+        ("QOSGrpCPUMinutesLimit", "The QOS has no more time left", "shorter --time"),
         ("ReqNodeNotAvail, UnavailableNodes:dgx[01-02]", "(Nodes: dgx[01-02])", "without naming nodes"),
         ("ReqNodeNotAvail, May be reserved for other job", "not available", "reservation"),
         (
