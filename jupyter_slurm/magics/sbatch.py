@@ -320,8 +320,11 @@ def _read(path: str) -> str:
                 raise UsageError(f"{path} is not a file.", hint="Use `%sbatch [options] job.sh [arguments]`.")
             raw = file.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
+        folder = os.path.dirname(path)
+        why = error.strerror if os.path.isdir(folder or ".") else f"there is no folder {folder or os.curdir}"
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check the path. It is relative to %pwd."
+            f"{path} cannot be read: {why}.",
+            hint="Check the path. It is relative to %pwd, and means a file of the computer of this notebook.",
         ) from None
     text = raw.decode("utf-8", "surrogateescape")
     if text.startswith("\ufeff#!"):

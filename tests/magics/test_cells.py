@@ -247,6 +247,7 @@ def test_a_file_is_submitted_with_its_arguments_and_its_name(kernel: Any, home: 
         assert ast.literal_eval(kernel.value("(named.wait().stdout, named.name)")) == (f"{name}\n", name)
     (home / "marked.sh").write_text("\ufeff#!/bin/bash\necho\n")
     assert "begins with a byte order mark" in kernel.run("%sbatch marked.sh").traceback
+    assert "none/job.sh cannot be read: there is no folder none." in kernel.run("%sbatch none/job.sh").traceback
     kernel.ok("wrapped = %sbatch --wrap 'echo wrapped $SLURM_JOB_ID'")
     assert kernel.value("wrapped.wait().stdout == f'wrapped {wrapped}\\n'") == "True"
 

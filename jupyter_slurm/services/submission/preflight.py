@@ -49,7 +49,7 @@ class Preflight:
         if record.cell is not None:
             named = record.cell.python
         warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
-        return [*warnings, *await self._doubt_about_folder(plan)]
+        return [*warnings, *await self._doubt_about_folder(plan), *await self._doubt_about_outputs(plan)]
 
     async def check_cluster(self, plan: Plan) -> None:
         """Refuse a job for another cluster: only jobs of this one are followed, by their numbers here.
@@ -146,11 +146,7 @@ class Preflight:
         path = path if "chdir" in plan.chosen else None
         if not path or not posixpath.isabs(path):
             return []
-        try:
-            looked = await self._transport.run(["test", "-d", path], timeout=_FOLDER_TIMEOUT_S)
-        except SlurmError:
-            return []
-        if looked.exit_code != 1:
+        if not await self._lacks(path):
             return []
         return [
             (
@@ -158,6 +154,27 @@ class Preflight:
                 "the job runs in /tmp."
             )
         ]
+
+    async def _doubt_about_outputs(self, plan: Plan) -> list[str]:
+        """Warn if the folder of --output or --error does not exist: Slurm creates none, and the job fails at once."""
+        record, found = plan.record, list[str]()
+        for option, path in (("output", record.outputs.stdout), ("error", record.outputs.stderr)):
+            folder = posixpath.join(record.work_dir or "", posixpath.dirname(path or ""))
+            is_known = posixpath.isabs(folder) and "/" in (path or "") and not {"%", "\\"} & set(folder)
+            is_named = option in plan.chosen and record.stage is None
+            if is_named and is_known and await self._lacks(folder):
+                found.append(
+                    f"The directory {printable(folder)} of --{option} does not exist where sbatch runs. On a node "
+                    "without it, the job fails before it starts."
+                )
+        return found
+
+    async def _lacks(self, folder: str) -> bool:
+        """Return whether a folder does not exist where sbatch runs; False if that is not known."""
+        try:
+            return (await self._transport.run(["test", "-d", folder], timeout=_FOLDER_TIMEOUT_S)).exit_code == 1
+        except SlurmError:
+            return False
 
 
 def _is_contained(plan: Plan) -> bool:

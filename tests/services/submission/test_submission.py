@@ -200,6 +200,21 @@ async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
     assert (await desk.submit("#!/bin/sh\ntrue\n", "--chdir=/", dry_run=True))["warnings"] == []
 
 
+async def test_a_folder_of_an_output_that_is_not_there_is_told(desk):
+    """Slurm creates no folder: the job fails before its first line."""
+    for options, header, option, folder in (
+        (["-o", "/no/such/%j.log"], "", "output", "/no/such"),
+        ([], "#SBATCH -e none/x.log\n", "error", f"{desk.folder}/none"),
+    ):
+        told = await desk.submit(f"#!/bin/sh\n{header}true\n", *options, dry_run=True)
+        assert told["warnings"] == [
+            f"The directory {folder} of --{option} does not exist where sbatch runs. On a node without it, the job fails "
+            "before it starts."
+        ]
+    for path in ("x.log", "./x.log", "%x/x.log", "/dev/null"):
+        assert (await desk.submit("#!/bin/sh\ntrue\n", "-o", path, dry_run=True))["warnings"] == []
+
+
 async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     with pytest.raises(TransportError, match="working directory"):
         await desk.submit("#!/bin/sh\ntrue\n", context={"cwd": f"{desk.folder}/gone"})
