@@ -38,7 +38,7 @@ export const ownSessionPlugin: JupyterFrontEndPlugin<void> = {
     const open = (job: IJob | null): void => void openJob(app.commands, job);
     const item = new OwnSessionItem({ own, trans, open });
     statusBar?.registerStatusItem("jupyter-slurm:own-session", { item, align: "left", rank: 49 });
-    if (!isLocalPort(window.location.hostname)) {
+    if (!isLocalPort(window.location.hostname, window.location.pathname)) {
       const lab = (translator ?? nullTranslator).load("jupyterlab");
       const { baseUrl } = app.serviceManager.serverSettings;
       const loss = new ServerLoss(own, trans, URLExt.join(baseUrl, "api/status"), () => {

@@ -6,10 +6,15 @@
  */
 export type Answerer = "session" | "unknown-page" | "ended" | "other" | "none";
 
+/** Limit of a request, in milliseconds: one that hangs must not end all later ones. */
+const MAX_WAIT_MS = 30_000;
+
 /** Ask for an address of the session. A page in a sandbox cannot read the answers of other programs. */
 export async function findAnswerer(url: string, request: typeof fetch): Promise<Answerer> {
   const ask = (mode: RequestMode): Promise<Response | null> =>
-    request(url, { cache: "no-store", mode }).catch(() => null);
+    request(url, { cache: "no-store", mode, signal: AbortSignal.timeout(MAX_WAIT_MS) }).catch(
+      () => null,
+    );
   const answer = await ask("cors");
   if (answer === null) {
     return (await ask("no-cors")) === null ? "none" : "other";
@@ -33,7 +38,11 @@ export function isBehindHub(path: string): boolean {
   return /\/user\/[^/]+\/(?:[^/]+\/)?jupyter-slurm\//.test(path);
 }
 
-/** Whether an address is that of a session's own port on this computer, without a server between. */
-export function isLocalPort(hostname: string): boolean {
-  return hostname === "127.0.0.1" || /^\d{8}-\d{6}-[0-9a-f]+\.localhost$/.test(hostname);
+/**
+ * Whether an address is that of a session's own port on this computer, without a server between. A Jupyter server or a hub
+ * of this computer has the same host; it puts a ticket into the address.
+ */
+export function isLocalPort(hostname: string, path: string): boolean {
+  const isLocal = hostname === "127.0.0.1" || /^\d{8}-\d{6}-[0-9a-f]+\.localhost$/.test(hostname);
+  return isLocal && !/\/jupyter-slurm\/[0-9a-f-]+~/.test(path);
 }
