@@ -38,23 +38,55 @@ def test_addresses_of_a_page_get_the_ticket_once() -> None:
     )
 
 
-def test_a_ticket_ends_without_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    tickets, now = Tickets(), time.time()
-    first = tickets.issue(KEY, User("ana"))
-    assert tickets.issue(KEY, User("ana")) == first
-    assert tickets.issue(KEY, User("bob")) != first
-    assert tickets.issue("20260101-000000-0123456789abcdee", User("ana")) != first
-    assert tickets.use(first, "20260101-000000-0123456789abcdee") is None
-    found = tickets.use(first, KEY)
+class _Login:
+    """A login that a test ends."""
+
+    is_open = True
+
+    async def is_valid(self) -> bool:
+        return self.is_open
+
+
+class _Holder:
+    """A request or a WebSocket with a ticket."""
+
+    ended = 0
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+async def test_a_ticket_ends_without_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets, now, login, holder = Tickets(), time.time(), _Login(), _Holder()
+    first = tickets.issue(KEY, User("ana"), login)
+    assert tickets.issue(KEY, User("ana"), login) == first
+    assert tickets.issue(KEY, User("bob"), login) != first
+    assert tickets.issue("20260101-000000-0123456789abcdee", User("ana"), login) != first
+    assert await tickets.use(first, "20260101-000000-0123456789abcdee", holder) is None
+    found = await tickets.use(first, KEY, holder)
     assert found is not None
     assert found.username == "ana"
     monkeypatch.setattr(time, "time", lambda: now + 80_000)
-    assert tickets.use(first, KEY)
+    assert await tickets.use(first, KEY, holder)
     monkeypatch.setattr(time, "time", lambda: now + 160_000)
-    assert tickets.use(first, KEY)
+    assert await tickets.use(first, KEY, holder)
     monkeypatch.setattr(time, "time", lambda: now + 260_000)
-    assert tickets.use(first, KEY) is None
-    assert tickets.issue(KEY, User("ana")) != first
+    assert await tickets.use(first, KEY, holder) is None
+    assert tickets.issue(KEY, User("ana"), login) != first
+    assert not holder.ended
+
+
+async def test_a_ticket_ends_with_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets, now, login, other, holder = Tickets(), time.time(), _Login(), _Login(), _Holder()
+    first, second = tickets.issue(KEY, User("ana"), login), tickets.issue(KEY, User("ana"), other)
+    assert first != second
+    assert await tickets.use(first, KEY, holder)
+    login.is_open = False
+    monkeypatch.setattr(time, "time", lambda: now + 60)
+    assert await tickets.use(first, KEY, _Holder()) is None
+    assert holder.ended == 1
+    assert await tickets.use(first, KEY, holder) is None
+    assert await tickets.use(second, KEY, holder)
 
 
 def test_the_sandbox_adds_to_the_policy_of_the_session() -> None:

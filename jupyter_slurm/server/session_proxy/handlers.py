@@ -31,6 +31,7 @@ from jupyter_slurm.server.session_proxy.isolation import (
     isolated_page,
     preflight_headers,
 )
+from jupyter_slurm.server.session_proxy.login import Login
 from jupyter_slurm.server.session_route import (
     Headers,
     SessionRoute,
@@ -74,7 +75,7 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
     async def prepare(self) -> None:  # type: ignore[override]  # with the option of JupyterHandler's it has another form
         """Check that the user may run programs on this server, and that no page of another site sends the request."""
         if self.path_args[1]:
-            self._use_ticket(self.path_args[0], self.path_args[1][1:])
+            await self._use_ticket(self.path_args[0], self.path_args[1][1:])
         else:
             await JupyterHandler.prepare(self, _redirect_to_login=not self._is_websocket)
         if self._finished:
@@ -89,11 +90,11 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         if self._is_foreign():
             raise web.HTTPError(403, _FOREIGN_TEXT)
 
-    def _use_ticket(self, key: str, ticket: str) -> None:
+    async def _use_ticket(self, key: str, ticket: str) -> None:
         """Take the user from the ticket in the address; without a valid one, lead a browser to the login."""
         self._ticket = ticket
         self.request.uri = self._plain_path + without_token(self.request.query)  # the log does not get the ticket
-        user = self._tickets.use(ticket, key) if self._tickets is not None else None
+        user = await self._tickets.use(ticket, key, self) if self._tickets is not None else None
         self.current_user = self._jupyter_current_user = user
         if not self.check_host() or (user and not self.check_origin()):
             raise web.HTTPError(403, _FOREIGN_TEXT)
@@ -210,9 +211,16 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         if self.request.method not in ("GET", "HEAD") or self._tickets is None or user is None:
             raise web.HTTPError(403, _LACKING_TEXT)
         rest = self.request.path.removeprefix(route.path.rstrip("/")).lstrip("/")
-        path = route.with_ticket(self._tickets.issue(key, user)).path
+        path = route.with_ticket(self._tickets.issue(key, user, Login(self.request, self.application))).path
         self.set_header("Cache-Control", "no-store")
         self.redirect(path + rest + without_token(self.request.query))
+
+    def end(self) -> None:
+        """End the request or the WebSocket: the user has logged out."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._is_websocket:
+            self.close(1008, "Logged out.")  # a violation of the policy (RFC 6455, 7.4.1)
 
     def on_connection_close(self) -> None:
         """End the request to the session after a disconnection of the browser."""
@@ -314,7 +322,7 @@ class SessionHandler(WebSocketHandler, JupyterHandler):
         """Forward a message; the next one is read after its transmission."""
         self._record_activity()
         if self._ticket and self._tickets is not None:
-            self._tickets.use(self._ticket, self.path_args[0])
+            await self._tickets.use(self._ticket, self.path_args[0], self)
         if self._remote_socket is not None:
             with contextlib.suppress(StreamClosedError, WebSocketError):
                 await self._remote_socket.write_message(message, binary=isinstance(message, bytes))

@@ -2,7 +2,8 @@
 
 A page of a session is software of a node. In a sandbox, the browser gives the page an origin of its own: it has no
 cookies of this server, cannot read its answers, and cannot register a service worker. A sandboxed page also sends no
-cookies to its own session. So its address contains a ticket, which is valid for this one session only.
+cookies to its own session. So its address contains a ticket, which is valid for this one session only, and as long as
+the login that it was issued for.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
+from weakref import WeakSet
 
 from jupyter_server.auth import User
 
+from jupyter_slurm.server.session_proxy.login import Login
 from jupyter_slurm.server.session_route import Headers, SessionRoute
 
 __all__ = ["TICKET_HEADERS", "Tickets", "isolated_headers", "isolated_page", "preflight_headers"]
 
+_LOGIN_CHECK_INTERVAL_S = 5.0  # seconds between two checks of the login behind a ticket
 _MAX_UNUSED_S = 86_400.0  # seconds without use until a ticket is invalid; a hidden tab may send nothing overnight
 
 _SANDBOX = (
@@ -62,38 +67,57 @@ try { document.cookie; } catch (error) {
 })();</script>"""
 
 
+class _Holder(Protocol):
+    """A request or a WebSocket with a ticket."""
+
+    def end(self) -> None: ...
+
+
 @dataclass
 class _Ticket:
     key: str
     user: User
+    login: Login
     used: float  # seconds since the epoch: other clocks stand still while a computer sleeps
+    checked: float
+    holders: WeakSet[_Holder] = field(default_factory=WeakSet)
 
 
 class Tickets:
-    """Tickets of one server: each gives its holder access to one session, with the permissions of one user."""
+    """Tickets of one server: each gives its holder access to one session, with the permissions of one login."""
 
     def __init__(self) -> None:
         self._tickets: dict[str, _Ticket] = {}
 
-    def issue(self, key: str, user: User) -> str:
-        """Return a ticket for a session; pages of one user and session share it."""
+    def issue(self, key: str, user: User, login: Login) -> str:
+        """Return a ticket for a session; pages of one login and session share it."""
         now = time.time()
         self._tickets = {text: ticket for text, ticket in self._tickets.items() if _is_valid(ticket, now)}
         for text, ticket in self._tickets.items():
-            if (ticket.key, ticket.user.username) == (key, user.username):
+            if (ticket.key, ticket.user.username, ticket.login) == (key, user.username, login):
                 ticket.user, ticket.used = user, now
                 return text
         text = secrets.token_urlsafe(32)
-        self._tickets[text] = _Ticket(key, user, now)
+        self._tickets[text] = _Ticket(key, user, login, now, now)
         return text
 
-    def use(self, text: str, key: str) -> User | None:
-        """Return the user of a ticket; None: it is not valid for this session, or was not used for a day."""
+    async def use(self, text: str, key: str, holder: _Holder) -> User | None:
+        """Return the user of a ticket, whose holder is ended with the login.
+
+        None: it is not valid for this session, was not used for a day, or its user has logged out.
+        """
         ticket, now = self._tickets.get(text), time.time()
         if ticket is None or ticket.key != key or not _is_valid(ticket, now):
             return None
         ticket.used = now
-        return ticket.user
+        ticket.holders.add(holder)
+        if abs(now - ticket.checked) >= _LOGIN_CHECK_INTERVAL_S:
+            ticket.checked = now
+            if not await ticket.login.is_valid():
+                self._tickets.pop(text, None)
+                for each in list(ticket.holders):
+                    each.end()
+        return ticket.user if text in self._tickets else None
 
 
 def _is_valid(ticket: _Ticket, now: float) -> bool:
