@@ -49,11 +49,11 @@ PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
 # These mostly wait, too, for controllers and agents that are stopped and started.
 PYTEST_SLOW = $(BIN)/pytest -n 6 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
 # These have a Chromium each.
-PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench and not remote"
+PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not hub and not bench and not remote"
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast lint docs docs-links docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-fast test-hub lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -72,6 +72,11 @@ test: .build/test-system .build/installed lint ## check everything, on the insta
 
 test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
+
+test-hub: .build/test-system .build/installed ## a real JupyterHub with two users, in a browser; as root
+	@$(QUIET) "hub: JupyterHub and its proxy" $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[hub]"
+	@$(QUIET) "proxy: the proxy of JupyterHub" npm --prefix .build/hub --no-audit --no-fund --loglevel=error install configurable-http-proxy@5
+	@$(BIN)/pytest -m hub tests/e2e/test_jupyterhub.py $(PYTEST_ARGS)
 
 docs-outputs: .build/test-system .build/installed ## run the executed pages of the documentation, and store their outputs
 	@JUPYTER_SLURM_STORE_OUTPUTS=1 $(BIN)/pytest -n 4 --dist loadgroup tests/docs/test_executed_pages.py -k each_block $(PYTEST_ARGS)

@@ -79,7 +79,10 @@ def _edit_and_resubmit(page: Page, screenshot: Callable[[Page, str], None]) -> N
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nights")
 def test_a_job_of_a_terminal_two_days_later(
-    page: Page, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+    page: Page,
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+    wait_for: Callable[..., Any],
 ) -> None:
     page.locator(".jp-Slurm-status button").click()
     row = page.locator(".jp-Slurm-body [role=row]", has_text="night")
@@ -105,6 +108,7 @@ def test_a_job_of_a_terminal_two_days_later(
         period.select_option(choice)
         expect(names).to_have_text(shown_names)
     screenshot(page, "history-all")
+    axe(page, "#jupyter-slurm-panel")
     wait_for(lambda: 0 in page.evaluate(SAVED_PERIODS), "the period is saved")
     page.reload()
     page.evaluate("window.jupyterapp.restored")
