@@ -19,8 +19,6 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import Operation
-from jupyter_slurm.client.clusters.cluster import Cluster, context
-from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.allowed_paths import ApiPath, find_address, fits_sessions
@@ -28,11 +26,8 @@ from jupyter_slurm.server.problem_handler import ProblemHandler
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.domain import api_types as api
-
-
-if TYPE_CHECKING:
-    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["AgentHandler", "completed", "surrounded"]
 
@@ -207,6 +202,8 @@ async def completed(
     base_url, folder : str
         Of this server: the session is shown below the URL, and starts in the folder unless its cluster is remote.
     """
+    from jupyter_slurm.client.submission.submit import python_named
+
     told: api.Launch = {**requested}
     if not told.get("prefix") and fits_sessions(base_url):
         told["prefix"] = base_url
@@ -235,6 +232,8 @@ async def surrounded(
 
 
 async def _place(client: AgentClient, cluster: str) -> Cluster:
+    from jupyter_slurm.client.clusters.cluster import Cluster  # not at the start of the server, which somebody awaits
+
     known = await client.aget(f"/v1/clusters/{quote(cluster, safe='')}")
     is_remote = known.get("connection") is not None
     return Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
@@ -242,6 +241,8 @@ async def _place(client: AgentClient, cluster: str) -> Cluster:
 
 def _context(cluster: Cluster, folder: str) -> api.Context:
     """Return the context of a notebook in the server's root folder, in Jupyter's notation."""
+    from jupyter_slurm.client.clusters.cluster import context
+
     around, path = context(cluster), os.path.abspath(os.path.expanduser(folder))
     if not cluster.is_remote and os.path.isdir(path):
         around["cwd"] = path

@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
 from jupyter_slurm.agent.api.schema import Operation
-from jupyter_slurm.client.kernels import kernelspecs
-from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.problem_handler import ProblemHandler
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 
 __all__ = ["HANDLERS"]
 
@@ -71,12 +72,16 @@ class KernelSpecsHandler(_KernelHandler):
     @authorized("read")
     async def get(self) -> None:
         """List the kernelspecs."""
+        from jupyter_slurm.client.kernels import kernelspecs  # not at the start of the server, which somebody awaits
+
         await self._answer_with(lambda: {"kernelspecs": [_as_dict(each) for each in kernelspecs.listed()]})
 
     @web.authenticated
     @authorized("write")
     async def post(self) -> None:
         """Add a kernelspec."""
+        from jupyter_slurm.client.kernels import kernelspecs
+
         try:
             asked = _ADD_KERNEL.read_body(self.request.body)
             await self._access.register()  # the request may mean the cluster of this server
@@ -93,6 +98,8 @@ class KernelSpecHandler(_KernelHandler):
     @authorized("write")
     async def delete(self, name: str) -> None:
         """Remove the kernelspec; running kernels continue."""
+        from jupyter_slurm.client.kernels import kernelspecs
+
         await self._answer_with(lambda: _as_dict(kernelspecs.remove(name)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_path
@@ -14,3 +16,12 @@ def test_a_panel_that_was_not_built_is_missed(tmp_path: Path) -> None:
     assert not has_panel([str(tmp_path)])
     (tmp_path / "jupyter-slurm").mkdir()
     assert not has_panel([str(tmp_path)])
+
+
+def test_the_server_starts_without_the_library_of_the_kernels() -> None:
+    """The user waits for the start of a session, and this import was a tenth of it."""
+    code = "import sys, jupyter_slurm.server.extension as _; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = ("jobs", "kernels", "submission", "output", "sessions", "clusters", "allocations", "widgets")
+    folders = tuple(f"jupyter_slurm.client.{folder}" for folder in heavy)
+    assert [name for name in loaded if name.startswith(folders)] == []

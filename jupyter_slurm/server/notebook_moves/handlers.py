@@ -18,8 +18,6 @@ from tornado import web
 from traitlets.config import Config
 
 from jupyter_slurm.agent.api.schema import Operation
-from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
-from jupyter_slurm.client.sessions.launch import named_in
 from jupyter_slurm.client.trust import is_trusted
 from jupyter_slurm.config import Settings, load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
@@ -237,12 +235,16 @@ def _check(names: Sequence[str], *specs: Kernelspec) -> None:
 
 
 def _is_own_kernel(spec: Kernelspec) -> bool:
+    from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER  # not at the start of the server
+
     provisioner = (spec.get("metadata") or {}).get("kernel_provisioner") or {}
     return bool(provisioner.get("provisioner_name") == PROVISIONER)
 
 
 def _cluster_of(spec: Kernelspec, settings: Settings) -> str:
     """Return the cluster of a remote kernel."""
+    from jupyter_slurm.client.sessions.launch import named_in
+
     words = spec["argv"][spec["argv"].index("{connection_file}") + 1 :]
     return named_in(shlex.join(words))[0] or settings.cluster or "local"
 
