@@ -337,6 +337,8 @@ def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTabl
     ConfigError
         A setting is not valid.
     """
+    if not data:  # a first submission does not wait for the checker
+        return {}
     _check({"login": {"host": "any"}, "container": dict(data)}, path, _KEYS, text)
     try:
         for bind in data.get("bind", ()):

@@ -13,7 +13,8 @@ from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.profile_facts import merge_profile_facts, named_in
 from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.services.agent_core import Core
-from jupyter_slurm.services.slurm.location import inspect_location
+from jupyter_slurm.services.slurm.location import inspect_location, local_location
+from jupyter_slurm.sites import profile as profile_module
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -319,3 +320,9 @@ async def test_a_variable_of_the_login_node_can_name_the_folder_of_jobs(monkeypa
             assert os.path.dirname(where.folder) == os.path.dirname(root)
     finally:
         transport.close()
+
+
+def test_a_cluster_without_settings_of_its_own_needs_no_checker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a first submission does not wait for the generation of the checker."""
+    monkeypatch.setattr(profile_module, "_checker", lambda: pytest.fail("the checker is generated"))
+    local_location(Settings(), None, None)
