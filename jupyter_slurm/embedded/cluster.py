@@ -20,7 +20,7 @@ from jupyter_slurm.embedded.layout import check_reachable, default_directory, mi
 from jupyter_slurm.embedded.machine import cgroups
 from jupyter_slurm.embedded.machine.cgroups import CgroupTree
 from jupyter_slurm.embedded.machine.installation import Installation
-from jupyter_slurm.embedded.machine.network import Hosts, free_ports
+from jupyter_slurm.embedded.machine.network import Hosts, check_address, free_ports
 from jupyter_slurm.embedded.machine.processes import kill_all
 from jupyter_slurm.embedded.state import State, locked
 from jupyter_slurm.errors import EmbeddedError
@@ -101,6 +101,8 @@ class EmbeddedCluster(ClusterControl):
             The cluster runs already, cannot use that directory, or was not ready in time. Then nothing of it remains.
         """
         self.installation.check(accounting=self.description.accounting)
+        if self._hosts is None:
+            check_address()
         if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
             raise EmbeddedError(
                 "nodes.hidden: only root can hide a directory from a node.",
@@ -231,7 +233,7 @@ class EmbeddedCluster(ClusterControl):
         if os.geteuid() != 0:
             notes.append(f"Only {Machine.user_name()} can run jobs. Start the cluster as root for several users.")
         elif closed := check_reachable(self.directory):
-            notes.append(f"Only root can run jobs: {closed}.")
+            notes.append(f"Only root can run jobs: {closed}. Use --dir DIR for another directory.")
         return tuple(notes)
 
     def _write_configuration(self, ports: Ports, machine: Machine) -> None:

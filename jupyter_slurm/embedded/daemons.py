@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_slurm.embedded.layout import Layout
+from jupyter_slurm.embedded.layout import Layout, check_reachable
 from jupyter_slurm.embedded.machine.installation import Installation
 from jupyter_slurm.embedded.machine.network import Hosts
 from jupyter_slurm.embedded.machine.processes import MARK, Process, find_daemons, listens
@@ -76,8 +76,8 @@ class Daemons:
             "munged",
             self.installation.program("munged"),
             "--foreground",
-            # With an ordinary user, only jobs of that user run, who can pass through directories closed to others.
-            *(["--force"] if os.geteuid() != 0 else []),
+            # Below a directory closed to others, only the user who starts the cluster can run jobs.
+            *(["--force"] if os.geteuid() != 0 or check_reachable(self.layout.root) else []),
             f"--key-file={key}",
             f"--socket={self.layout.munge_socket}",
             f"--pid-file={self.layout.run}/munged.pid",

@@ -96,7 +96,7 @@ class Layout:
 
     def create(self) -> None:
         """Create all directories, with mode 0700 unless other users need them."""
-        if any(char.isspace() or char in "#%" for char in str(self.root)):
+        if not _is_writable_in_slurm_conf(self.root):
             raise EmbeddedError(
                 f"A cluster cannot be created in {self.root}, because slurm.conf allows no space, # or % in a path.",
                 hint="Choose another directory with --dir DIR.",
@@ -122,14 +122,19 @@ def default_directory() -> Path:
     """Return the default directory of the cluster.
 
     For root, every user can reach the directory. For other users, it is in their state directory. If that path is too
-    long for a Unix socket, it is in their own directory in the temporary directory.
+    long for a Unix socket, or slurm.conf cannot have it, it is in their own directory in the temporary directory.
     """
     if os.geteuid() == 0:
         return Path("/var/lib/jupyter_slurm/embedded")
     path = platformdirs.user_state_path("jupyter_slurm") / "embedded"
-    if len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH_BYTES:
+    if _is_writable_in_slurm_conf(path) and len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH_BYTES:
         return path
     return Path(tempfile.gettempdir()) / f"jupyter_slurm-embedded-{os.getuid()}"
+
+
+def _is_writable_in_slurm_conf(path: Path) -> bool:
+    """Return whether slurm.conf can have this path: it has neither quotes nor escapes for blanks, # and %."""
+    return not any(char.isspace() or char in "#%" for char in str(path))
 
 
 def missing_parents(path: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -21,6 +22,7 @@ import pytest
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded import cluster as cluster_module
 from jupyter_slurm.embedded.control import ClusterControl
+from jupyter_slurm.embedded.layout import default_directory
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
 
@@ -369,6 +371,34 @@ def test_what_an_ordinary_user_runs(user_cluster, alice):
     assert status.state == "running"
     done = user_cluster.run("srun", "--partition=arandu", "--gpus=2", "printenv", "CUDA_VISIBLE_DEVICES", user=alice)
     assert done.stdout == "0,1\n"
+
+
+@as_root
+def test_root_can_use_a_cluster_below_a_closed_directory(short_tmp, new_cluster):
+    (short_tmp / "private").mkdir(mode=0o700)
+    cluster = new_cluster(directory=short_tmp / "private" / "c")
+    assert any("is closed to them. Use --dir DIR" in note for note in cluster.notes)
+    assert cluster.run("srun", "id", "-u").stdout == "0\n"
+
+
+@as_root
+def test_a_computer_with_127_0_0_1_alone_is_told_why_nothing_starts(short_tmp, nothing_left):
+    directory = short_tmp / "alone"
+    argv = [sys.executable, "-m", "jupyter_slurm.embedded", "start", "--dir", str(directory)]
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *argv]
+    said = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+    assert said.returncode == 1
+    assert "This computer has no address but 127.0.0.1" in said.stderr
+    assert "ip addr add 127.0.0.2/8 dev lo" in said.stderr
+    assert not directory.exists()
+
+
+def test_a_home_with_a_blank_has_the_cluster_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for home in ("a home", "100%"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / home))
+        assert str(tmp_path) not in str(default_directory())
+        assert default_directory().parent == Path(tempfile.gettempdir())
 
 
 @as_root

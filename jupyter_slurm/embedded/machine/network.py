@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["FIRST_PORT", "LAST_PORT", "Host", "Hosts", "free_ports"]
+__all__ = ["FIRST_PORT", "LAST_PORT", "Host", "Hosts", "check_address", "free_ports"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,23 @@ def _range() -> range:
         lowest = LAST_PORT + 1
     last = min(LAST_PORT, lowest - 1)
     return range(FIRST_PORT, last + 1) if last - FIRST_PORT > 2000 else range(FIRST_PORT, LAST_PORT + 1)
+
+
+def check_address() -> None:
+    """Check that Slurm can resolve 127.0.0.1: a computer without any other address cannot (getaddrinfo(3)).
+
+    Raises
+    ------
+    EmbeddedError
+        This computer has only that address.
+    """
+    try:
+        socket.getaddrinfo("127.0.0.1", None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    except OSError:
+        raise EmbeddedError(
+            "This computer has no address but 127.0.0.1, which Slurm cannot resolve then.",
+            hint="Connect to a network, or add an address as root: `ip addr add 127.0.0.2/8 dev lo`.",
+        ) from None
 
 
 def free_ports(count: int) -> list[int]:
