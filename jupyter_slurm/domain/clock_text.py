@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import datetime
 
 __all__ = ["clock_text"]
 
@@ -19,6 +19,6 @@ def clock_text(at: float, now: float, *, has_seconds: bool = False) -> str:
     has_seconds : bool
         Whether to add the seconds.
     """
-    then = time.localtime(at)
-    day = "" if then[:3] == time.localtime(now)[:3] else "%Y-%m-%d "
-    return time.strftime(f"{day}%H:%M{':%S' if has_seconds else ''}", then)
+    then, today = (datetime.datetime.fromtimestamp(moment, datetime.UTC).astimezone() for moment in (at, now))
+    day = "" if then.date() == today.date() else "%Y-%m-%d "
+    return then.strftime(f"{day}%H:%M{':%S' if has_seconds else ''}")
