@@ -180,8 +180,7 @@ async def follow(
             if (now := job_dict(entry)) != told:
                 told = now
                 yield "job", now
-            seen = {stream: sizes.get(path) for stream, path in paths.items()}
-            if is_over and not await heard.is_growing(entry, seen):
+            if is_over and not await heard.is_growing(entry, {name: sizes.get(path) for name, path in paths.items()}):
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):
