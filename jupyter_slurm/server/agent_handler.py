@@ -232,7 +232,7 @@ async def surrounded(
 
 
 async def _place(client: AgentClient, cluster: str) -> Cluster:
-    from jupyter_slurm.client.clusters.cluster import Cluster  # not at the start of the server, which somebody awaits
+    from jupyter_slurm.client.clusters.cluster import Cluster  # not at the start of the server, which a user awaits
 
     known = await client.aget(f"/v1/clusters/{quote(cluster, safe='')}")
     is_remote = known.get("connection") is not None

@@ -72,7 +72,7 @@ class KernelSpecsHandler(_KernelHandler):
     @authorized("read")
     async def get(self) -> None:
         """List the kernelspecs."""
-        from jupyter_slurm.client.kernels import kernelspecs  # not at the start of the server, which somebody awaits
+        from jupyter_slurm.client.kernels import kernelspecs  # not at the start of the server, which a user awaits
 
         await self._answer_with(lambda: {"kernelspecs": [_as_dict(each) for each in kernelspecs.listed()]})
 

@@ -36,7 +36,7 @@ _RESTART_HINT: Final = "\nRestart the kernel to try again."  # appended to error
 
 
 def _sentences(*parts: object) -> str:
-    from jupyter_slurm.client.render.job_card import sentences  # not at the start of the server, which somebody awaits
+    from jupyter_slurm.client.render.job_card import sentences  # not at the start of the server, which a user awaits
 
     return sentences(*parts)
 
