@@ -68,7 +68,7 @@ function Lines({
     <>
       <p className="jp-Slurm-aside" role="note">
         {trans.__(
-          "The script describes a heterogeneous job with %1 parts. The form shows the values of part 1. A value that you change here applies to all parts, as options of sbatch do. To change one part only, edit its #SBATCH lines.",
+          "The script describes a heterogeneous job with %1 parts. The form shows the values of part 1. A value that you change applies to all parts, as options of sbatch do. To change one part only, edit its #SBATCH lines.",
           parts.length,
         )}
       </p>
