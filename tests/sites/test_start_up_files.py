@@ -118,7 +118,7 @@ def test_jobs_sessions_and_kernels_do_not_meet_the_start_up_files(
     told = run_in_kernel(
         replica, "import os; print(os.uname().nodename)", "-p", "devwork", "-w", "c4aiscw1", f"env={_IMAGE}"
     )
-    assert told.endswith("\nc4aiscw1\n")
+    assert told.splitlines()[-1:] == ["c4aiscw1"]
 
 
 def run_in_kernel(replica: Replica, code: str, *words: str) -> str:
