@@ -77,7 +77,8 @@ class Settings(Configurable):
     ).tag(config=True)
     sites = List(
         Unicode(),
-        help="Directories of site profiles (NAME.toml). The first one with a profile of that name is used.",
+        help="Directories of site profiles (NAME.toml). The first one with a profile of that name is used. By default "
+        "your own, then `jupyter_slurm/sites` in each of Jupyter's configuration directories (`jupyter --paths`).",
     ).tag(config=True)
     on_interrupt = Enum(
         ["ask", "cancel", "keep"], "ask", help="Action for the job when a user interrupts a cell that waits for it."
@@ -158,7 +159,10 @@ class Settings(Configurable):
 
     @default("sites")
     def _default_sites(self) -> list[str]:
-        return [str(Path(platformdirs.user_config_dir("jupyter_slurm"), "sites"))]
+        from jupyter_core.paths import jupyter_config_path  # only when needed: it reads the disk
+
+        own = platformdirs.user_config_dir("jupyter_slurm")
+        return [str(Path(own, "sites")), *(str(Path(one, "jupyter_slurm", "sites")) for one in jupyter_config_path())]
 
     @default("state_dir")
     def _default_state_dir(self) -> str:

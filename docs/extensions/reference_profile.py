@@ -15,8 +15,9 @@ _HEAD = """\
 # Site profile
 
 A site profile is one TOML file that describes a cluster. The name of the file is the name of the cluster. Your own
-profiles are in `~/.config/jupyter_slurm/sites`; `jupyter slurm sites` lists them. `jupyter slurm init` writes one, and
-[Add your cluster](../clusters/your-cluster.md) explains how to write one by hand.
+profiles are in `~/.config/jupyter_slurm/sites`; `jupyter slurm sites list` lists them. `jupyter slurm init` writes one,
+and [Add your cluster](../clusters/your-cluster.md) explains how to write one by hand. Administrators can
+[provide a profile](../admin/deploy.md#share-a-site-profile) to all users of a computer.
 
 """
 

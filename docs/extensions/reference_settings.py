@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def neutral(value: Any) -> str:
     """Return a default without the names of this machine and its user."""
     text = repr(value)
     for own, general in (
+        (sys.prefix, "PREFIX"),  # the environment, which may lie in the home
         (str(Path.home()), "~"),
         (socket.gethostname(), "HOST"),
         (f"/run/user/{os.getuid()}", "$XDG_RUNTIME_DIR"),

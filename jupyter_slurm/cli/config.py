@@ -58,7 +58,19 @@ def run(args: argparse.Namespace) -> int:
         print(textwrap.fill(one.help, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False))
         print(f"    Allowed: {one.kind}. Default: {one.default!r}.")
         print(printable(f"    Set in {one.source}." if one.source else "    Not set: the default is used."))
+        if one.name == "sites":
+            _print_profiles()
         print()
     if not chosen:
         print("No file sets a setting.")
     return 0
+
+
+def _print_profiles() -> None:
+    from jupyter_slurm.client.render.terminal import printable
+    from jupyter_slurm.config import load_settings
+    from jupyter_slurm.sites.profile import find_profile, list_profiles
+
+    folders = load_settings().sites
+    for name in list_profiles(folders):
+        print(printable(f"    Profile {name}: {find_profile(name, folders)}"))

@@ -38,6 +38,7 @@ __all__ = [
     "check_container",
     "check_environments",
     "check_table",
+    "find_profile",
     "list_profiles",
     "load_profile",
     "parse_profile",
@@ -172,22 +173,25 @@ def load_profile(name: str, folders: Sequence[str]) -> Profile:
 
 def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
     """Return the path of the profile of a cluster, and its text; see :func:`load_profile`."""
-    if _NAME.fullmatch(name):
-        for folder in folders:
-            path = os.path.join(folder, f"{name}.toml")
-            check_trusted(path, "The site profile")
-            try:
-                with open(path, "rb") as file:
-                    return path, file.read(_MAX_PROFILE_BYTES)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
-    known = ", ".join(list_profiles(folders)) or "none"
-    hint = f"Set up the built-in profile with `jupyter slurm init --profile {name}`." if name in shipped_names() else ""
+    path = find_profile(name, folders)
+    if path is not None:
+        check_trusted(path, "The site profile")
+        try:
+            with open(path, "rb") as file:
+                return path, file.read(_MAX_PROFILE_BYTES)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
+    way = f"Set up the built-in profile with `jupyter slurm init --profile {name}`."
     raise ConfigError(
-        f"There is no site profile {name!r} (known: {known}).", hint=hint or "Create one with `jupyter slurm init`."
+        f"There is no site profile {name!r} (known: {', '.join(list_profiles(folders)) or 'none'}).",
+        hint=way if name in shipped_names() else "Create one with `jupyter slurm init`.",
     )
+
+
+def find_profile(name: str, folders: Sequence[str]) -> str | None:
+    """Return the path of the first profile of that name; None if there is none."""
+    paths = [os.path.join(folder, f"{name}.toml") for folder in folders] if _NAME.fullmatch(name) else []
+    return next((path for path in paths if os.path.lexists(path)), None)
 
 
 def list_profiles(folders: Sequence[str]) -> list[str]:
@@ -258,13 +262,11 @@ def _extended(data: TomlTable, path: str, text: str) -> TomlTable:
 
 def _merged(base: TomlTable, upon: TomlTable) -> TomlTable:
     both = {
-        key: _merged(base[key], upon[key]) for key in base.keys() & upon.keys() if _are_tables(base[key], upon[key])
+        key: _merged(base[key], upon[key])
+        for key in base.keys() & upon.keys()
+        if isinstance(base[key], Mapping) and isinstance(upon[key], Mapping)
     }
     return {**base, **upon, **both}
-
-
-def _are_tables(*values: Any) -> bool:
-    return all(isinstance(value, Mapping) for value in values)
 
 
 def _at(path: str, text: str, keys: Sequence[str]) -> str:

@@ -102,6 +102,73 @@ def test_what_makes_no_sense_is_told(sites: Run, tmp_path: Path, words: tuple[st
     assert not (tmp_path / "own").exists()
 
 
+def shared(folder: Path, name: str, host: str = "login.invalid") -> Path:
+    path = folder / "jupyter_slurm" / "sites" / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'[login]\nhost = "{host}"\n')
+    return path
+
+
+@pytest.fixture
+def at_a_site(tmp_path: Path) -> Run:
+    """Return ``at_a_site(*words)``, which runs commands where an administrator fills a folder of `jupyter --paths`."""
+    home, env = tmp_path / "home", dict(os.environ)
+    home.mkdir()
+    for name in ("XDG_CONFIG_HOME", "JUPYTER_PREFER_ENV_PATH"):
+        env.pop(name, None)
+    site = os.pathsep.join(str(tmp_path / name) for name in ("first", "second"))
+    env |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": str(home / ".jupyter"), "JUPYTER_CONFIG_PATH": site}
+    (home / ".jupyter").mkdir()
+    settings = {"agent_host": "inprocess", "state_dir": str(tmp_path / "state")}
+    (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps({"JupyterSlurm": settings}))
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
+        return subprocess.run(
+            argv, env=env, cwd=home, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+
+    return run
+
+
+def test_profiles_of_a_site_are_found_below_those_of_the_user(at_a_site: Run, tmp_path: Path) -> None:
+    second = shared(tmp_path / "second", "ours")
+    assert f"ours             ours  (login.invalid; {second})\n" in at_a_site("sites", "list").stdout
+    assert f"    Profile ours: {second}\n" in at_a_site("config", "sites").stdout
+    first = shared(tmp_path / "first", "ours", "first.invalid")
+    assert f"(first.invalid; {first})" in at_a_site("sites", "list").stdout
+    done = at_a_site("sites", "add", str(second), "ours", "--user", "ana")
+    assert f"Wrote {tmp_path}/home/.config/jupyter_slurm/sites/ours.toml." in done.stdout
+    assert tomllib.loads(at_a_site("sites", "show", "ours").stdout)["login"] == {"host": "login.invalid", "user": "ana"}
+
+
+@pytest.mark.parametrize("opened", ["file", "folder"])
+def test_a_profile_of_a_site_that_others_can_change_is_refused(at_a_site: Run, tmp_path: Path, opened: str) -> None:
+    path, below = shared(tmp_path / "first", "ours"), shared(tmp_path / "second", "ours", "below.invalid")
+    shared(tmp_path / "second", "other")
+    (path if opened == "file" else path.parent).chmod(0o666 if opened == "file" else 0o777)
+    for words in (("sites", "check", "ours"), ("init", "ours", "--yes"), ("doctor", "ours")):
+        done = at_a_site(*words)
+        assert done.returncode == 1
+        assert f"The site profile {path} is not used" in " ".join((done.stdout + done.stderr).split())
+    assert below.exists(), "no other profile takes its place unseen"
+    assert at_a_site("sites", "check", "other").returncode == 0, "the open folder has no profile of that name"
+
+
+def test_init_uses_the_profile_of_the_site_without_a_copy(at_a_site: Run, tmp_path: Path) -> None:
+    path, own = shared(tmp_path / "first", "ours"), tmp_path / "home/.config/jupyter_slurm/sites/ours.toml"
+    done = at_a_site("init")
+    assert f"  ours         {path}\n" in done.stdout
+    # Without that host, what follows fails.
+    done = at_a_site("init", "ours", "--yes", "--key", "no")
+    assert f"Uses the site profile {path}." in done.stdout
+    assert "ok       profile" in done.stdout
+    assert not own.exists()
+    done = at_a_site("init", "ours", "--yes", "--key", "no", "--user", "ana")
+    assert f"Wrote {own}." in done.stdout
+    assert tomllib.loads(own.read_text())["login"] == {"host": "login.invalid", "user": "ana"}
+
+
 def test_editors_get_the_schema(sites: Run) -> None:
     schema = json.loads(sites("show", "--schema").stdout)
     assert "job_root" in schema["properties"]["slurm"]["properties"]

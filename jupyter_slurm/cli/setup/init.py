@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,10 @@ from jupyter_slurm.cli.setup.site_templates import (
     write_profile,
 )
 from jupyter_slurm.cli.terminal import PlainHelp, ask_until_valid, yes
+from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
-from jupyter_slurm.sites.profile import Profile, parse_profile
+from jupyter_slurm.sites.profile import Profile, find_profile, list_profiles, load_profile, parse_profile, read_profile
 from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     init = subparsers.add_parser(
         "init",
-        description="Set up a connection to a cluster. Uses the built-in profile of that name, or asks for the login "
-        "node and your user name. Writes a site profile, offers to create an SSH key and to copy it to the cluster, "
-        "then checks the connection. Options given on the command line are not asked for.",
+        description="Set up a connection to a cluster. Uses the profile of that name that your site or jupyter_slurm "
+        "provides, or asks for the login node and your user name. Writes a site profile, offers to create an SSH key "
+        "and to copy it to the cluster, then checks the connection. Options on the command line are not asked for.",
         epilog=f"Built-in profiles:\n{describe_shipped()}\n\n{page_url('getting-started/quickstart-laptop')}",
         formatter_class=PlainHelp,
     )
@@ -76,11 +77,17 @@ def run(args: argparse.Namespace) -> int:
             "The setting `sites` names no folder for profiles.",
             hint="Remove c.JupyterSlurm.sites from jupyter_slurm_config.py.",
         )
-    name, source = _choose(args)
+    name, source = _choose(args, folders)
     template = site_template(source) if source else None
     path = os.path.join(folders[0], f"{name}.toml")
     options = LoginOptions.from_args(args)
-    if (profile := _present(name, path, template, options)) is not None:
+    profile: Profile | None
+    is_shared = source is not None and source == find_profile(name, folders[1:])
+    if is_shared and options == LoginOptions() and not os.path.exists(path):
+        profile = load_profile(name, folders[1:])
+        print(f"Uses the site profile {source}. An option such as --user makes a profile of your own from it.")
+        print_notes(profile)
+    elif (profile := _present(name, path, template, options)) is not None:
         print(f"Kept {path}: its content is the same.")
     elif os.path.exists(path) and not (args.overwrite or yes(f"{path} exists. Overwrite it?", default=False)):
         print(f"Kept {path}. `jupyter slurm doctor {name}` checks the connection.")
@@ -124,17 +131,32 @@ def _present(name: str, path: str, template: str | None, options: LoginOptions) 
         return None
 
 
-def _choose(args: argparse.Namespace) -> tuple[str, str | None]:
+def _shared_profile(name: str, folders: Sequence[str]) -> str | None:
+    """Return the path of a site profile that this computer offers to all users; None if there is none.
+
+    Raises
+    ------
+    ConfigError
+        Other users can change it.
+    """
+    return read_profile(name, folders[1:])[0] if find_profile(name, folders[1:]) else None
+
+
+def _choose(args: argparse.Namespace, folders: Sequence[str]) -> tuple[str, str | None]:
     """Return the name of the cluster, and its profile: a file, a built-in profile, or None for the questions."""
     if args.profile and args.profile != "none":
         offered = os.path.basename(args.profile).removesuffix(".toml")
         site_template(args.profile)  # an error about the profile comes before a question about the name
         return _name(args.cluster or offered), args.profile
     if args.cluster is None and args.profile is None:
+        for shared in list_profiles(folders[1:]):
+            print(printable(f"  {shared:<12} {find_profile(shared, folders[1:])}"))
         print(f"Built-in profiles:\n{describe_shipped()}")
     name = _name(args.cluster, "" if args.profile else " (a built-in profile, or a new name)")
     if args.profile == "none":
         return name, None
+    if (shared_path := _shared_profile(name, folders)) is not None:
+        return name, shared_path
     if (shipped := resolve_shipped(name)) is not None:
         return name, shipped
     near = nearest_shipped(name) if args.host is None else None

@@ -45,8 +45,27 @@ def check_trusted(path: str, subject: str, *, with_folders: bool = True) -> None
 
 
 def _is_installed(path: str) -> bool:
-    """Return whether a file belongs to the installation of this program, which its owner can change anyway."""
-    return os.path.realpath(path).startswith(os.path.realpath(sys.prefix) + os.sep)
+    """Return whether a file belongs to the installation of this program, and not everybody can change it.
+
+    The owner, and the group, of an installation can change the program anyway.
+    """
+    place, prefix = os.path.realpath(path), os.path.realpath(sys.prefix)
+    if not place.startswith(prefix + os.sep):
+        return False
+    while place != prefix:
+        if _is_open_to_all(place):
+            return False
+        place = os.path.dirname(place)
+    return True
+
+
+def _is_open_to_all(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    is_sticky_folder = stat.S_ISDIR(mode) and mode & stat.S_ISVTX
+    return bool(mode & stat.S_IWOTH) and not is_sticky_folder
 
 
 def _first_untrusted(path: str, *, with_folders: bool) -> tuple[str, str, str] | None:

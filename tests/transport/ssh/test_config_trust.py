@@ -93,6 +93,23 @@ def test_a_profile_that_others_can_change_is_refused(folder, place):
         load_profile("far", [str(folder)])
 
 
+def test_a_profile_of_an_installation_is_refused_only_if_everybody_can_change_it(folder, monkeypatch):
+    monkeypatch.setattr(trusted_file.sys, "prefix", str(folder))
+    profile = folder / "etc" / "far.toml"
+    profile.parent.mkdir()
+    profile.write_text('[login]\nhost = "far"\n')
+    profile.chmod(0o664)
+    if os.geteuid() == 0:
+        os.chown(profile, 12345, 12345)
+    assert load_profile("far", [str(profile.parent)]).host == "far"
+    for opened in (profile, profile.parent):
+        before = opened.stat().st_mode
+        opened.chmod(0o777)
+        with pytest.raises(ConfigError, match=r"The site profile .* is not used"):
+            load_profile("far", [str(profile.parent)])
+        opened.chmod(before)
+
+
 def test_a_personal_group_and_a_folder_with_the_sticky_bit_are_no_danger(folder, monkeypatch):
     path = folder / "config"
     path.touch(mode=0o664)
