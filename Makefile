@@ -53,7 +53,12 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not hub and 
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast test-hub lint docs docs-links docs-outputs docs-images bench setup clean
+# Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
+PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 -W default $(PYTEST_ARGS) \
+  -m "not (slurm or root or slow or browser or bench or remote)" \
+  tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
+
+.PHONY: help demo lab test test-fast test-lowest test-newest test-hub release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -87,6 +92,18 @@ docs-images: .build/test-system .build/installed ## take the pictures of the doc
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
 
+test-lowest: .build/lowest/ready ## a part without Slurm, with the lowest versions of the dependencies
+	@$(call PYTEST_VERSIONS,.build/lowest)
+
+test-newest: .build/newest/ready ## the same with the newest versions, pre-releases included
+	@$(call PYTEST_VERSIONS,.build/newest)
+
+release-check: .build/installed .build/release-tools/ready ## build what is released, twice, compare the bytes, and check it
+	@./.ci/release
+
+release: release-check ## the same, and tag the version; nothing is uploaded
+	@./.ci/release tag
+
 lint: .build/node_modules .build/installed ## ruff, mypy, import-linter, codespell, the documentation, tsc, eslint, prettier, vitest
 	@$(MAKE) -j 2 .lint-python .lint-panel
 
@@ -107,7 +124,7 @@ api-types: .build/installed ## write the types of the API from openapi.yaml, for
 	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
-	@$(QUIET) codespell $(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples jupyter_slurm labextension/src
+	@$(QUIET) codespell $(BIN)/codespell README.md PYPI.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples jupyter_slurm labextension/src
 	@$(QUIET) code-map $(BIN)/python docs/development/code_map.py --check
 	@$(MAKE) docs
 
@@ -168,7 +185,7 @@ clean: ## remove what was built and installed here
 	@$(QUIET) "npm-ci: the tools that build the panel; about 15 s" $(NPM) ci
 	@touch $@
 
-.build/wheel: .build/venv .build/node_modules pyproject.toml README.md LICENSE $(SOURCES) $(FRONT_END)
+.build/wheel: .build/venv .build/node_modules pyproject.toml PYPI.md LICENSE $(SOURCES) $(FRONT_END)
 	@rm -rf dist
 	@$(QUIET) "build: the package and its panel; about 15 s" $(BIN)/python -m build
 	@touch .build/node_modules $@ # npm writes its lock file again as it was: a newer one would be a reason to start over
@@ -176,4 +193,30 @@ clean: ## remove what was built and installed here
 .build/installed: .build/wheel
 	@$(QUIET) "dependencies: JupyterLab and what else is needed; about 40 s" $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[test]"
 	@$(QUIET) "wheel: the package into .venv" $(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --force-reinstall dist/*.whl
+	@touch $@
+
+.build/uv/ready: .build/venv
+	@$(PYTHON) -m venv $(@D)
+	@$(QUIET) "uv: a resolver that can take the lowest versions" $(@D)/bin/python -m pip install --disable-pip-version-check -q uv
+	@touch $@
+
+.build/lowest/ready: .build/uv/ready .build/wheel
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@.build/uv/bin/uv pip compile -q pyproject.toml --extra lab --resolution lowest-direct --python $(@D)/bin/python -o .build/lowest.txt
+	@$(QUIET) "lowest: the lowest versions of the dependencies" \
+	  .build/uv/bin/uv pip install --python $(@D)/bin/python -c .build/lowest.txt "$$(echo dist/*.whl)[test]"
+	@touch $@
+
+.build/newest/ready: .build/uv/ready .build/wheel
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@$(QUIET) "newest: the newest versions of the dependencies, pre-releases included" \
+	  .build/uv/bin/uv pip install --python $(@D)/bin/python --prerelease allow "$$(echo dist/*.whl)[test]"
+	@touch $@
+
+.build/release-tools/ready: .build/venv
+	@$(PYTHON) -m venv $(@D)
+	@$(QUIET) "release-tools: programs that check packages" \
+	  $(@D)/bin/python -m pip install --disable-pip-version-check -q build twine check-wheel-contents pyroma
 	@touch $@

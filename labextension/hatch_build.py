@@ -23,7 +23,8 @@ def _stale() -> bool:
         return True
     front_end = ROOT / "labextension"
     folders = [front_end / name for name in ("src", "style", "schema")]
-    sources = [*(path for folder in folders for path in folder.rglob("*")), *front_end.glob("*.json")]
+    sources = [path for folder in folders for path in folder.rglob("*")]
+    sources += [*front_end.glob("*.json"), *front_end.glob("*.cjs")]
     return any(path.stat().st_mtime > manifest.stat().st_mtime for path in sources if path.is_file())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import email
+import email.message
+import email.policy
 import json
 import os
 import re
@@ -11,12 +13,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import jupyter_slurm
 
@@ -104,6 +111,93 @@ def test_jupyter_has_a_subcommand() -> None:
 
 def test_types_are_shipped() -> None:
     assert (Path(jupyter_slurm.__file__).parent / "py.typed").exists()
+
+
+# --- what is released: the files of dist/
+
+
+MOST_PACKAGES = 17  # beside JupyterLab, this one included
+MOST_BYTES = 3_000_000
+OURS = ("https://github.com/jupyter-slurm/jupyter-slurm", "https://jupyter-slurm.readthedocs.io/")
+
+
+@pytest.fixture
+def released_wheel() -> Path:
+    wheel = next((ROOT / "dist").glob("*.whl"), None)
+    if wheel is None:
+        assert not os.environ.get("CI"), "`make test` builds it"
+        pytest.skip("nothing was built here")
+    return wheel
+
+
+def released_metadata(wheel: Path) -> email.message.Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(archive.read(about), policy=email.policy.default)
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """Return distributions with all that they require here."""
+    todo, found = [(normal(name), "") for name in names], set[tuple[str, str]]()
+    while todo:
+        name, extra = one = todo.pop()
+        if one not in found:
+            found.add(one)
+            for needed in map(Requirement, metadata.requires(name) or []):
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    todo += [(normal(needed.name), each) for each in ("", *needed.extras)]
+    return {name for name, _ in found}
+
+
+def test_the_released_wheel_has_the_panel_and_the_license_and_nothing_else(released_wheel: Path) -> None:
+    folder = released_wheel.name.partition("-py3")[0]
+    kinds = {name.removeprefix(f"{folder}.data/data/").split("/")[0] for name in names(released_wheel)}
+    assert kinds == {"jupyter_slurm", "etc", "share", f"{folder}.dist-info"}
+    (panel,) = {
+        name.partition("/share/")[2].rpartition("/")[0] for name in names(released_wheel) if "remoteEntry" in name
+    }
+    assert panel == f"{LABEXTENSION.relative_to('share')}/static"
+    assert f"{folder}.dist-info/licenses/LICENSE" in names(released_wheel)
+    unwanted = re.compile(r"(^|/)(tests?|node_modules|__pycache__)/|\.map$|\.pyc$|(^|/)\.")
+    assert [name for name in names(released_wheel) if unwanted.search(name)] == []
+    assert released_wheel.stat().st_size < MOST_BYTES
+
+
+def test_the_released_metadata_is_complete_and_its_page_has_absolute_links(released_wheel: Path) -> None:
+    about = released_metadata(released_wheel)
+    places = dict(line.split(", ") for line in about.get_all("Project-URL"))
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= places.keys()
+    assert all(place.startswith(OURS) for place in places.values())
+    assert about["Author-email"]
+    assert about["License-Expression"] == "BSD-3-Clause"
+    links = re.findall(r"\]\(([^)]*)\)", about.get_payload())
+    assert len(links) > 5
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_the_conda_recipe_requires_the_same_versions_and_is_of_this_version() -> None:
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    pip_names = {"python-fastjsonschema": "fastjsonschema"}
+    needed = (line.partition(" ") for line in recipe["requirements"]["run"] if not line.startswith("python >="))
+    here = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pairs = {(normal(pip_names.get(name, name)), SpecifierSet(versions)) for name, _, versions in needed}
+    assert pairs == {(normal(each.name), each.specifier) for each in map(Requirement, here["dependencies"])}
+    assert recipe["context"]["version"] == jupyter_slurm.__version__
+
+
+def test_the_npm_package_is_public_and_names_its_repository() -> None:
+    about = json.loads((ROOT / "labextension/package.json").read_text())
+    assert "private" not in about
+    assert about["publishConfig"] == {"access": "public"}
+    assert about["repository"]["url"] == f"git+{OURS[0]}.git"
+    assert {"README.md", *(each.split("/")[0] for each in about["files"])} == {"README.md", "lib", "schema", "style"}
+
+
+def test_the_released_wheel_adds_few_packages_to_jupyterlab(released_wheel: Path) -> None:
+    needed = [Requirement(each) for each in released_metadata(released_wheel).get_all("Requires-Dist")]
+    own = closure(each.name for each in needed if each.marker is None)
+    added = {"jupyter-slurm", *own} - closure(["jupyterlab"])
+    assert len(added) <= MOST_PACKAGES, sorted(added)
 
 
 # --- with and without Node.js

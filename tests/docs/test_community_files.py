@@ -51,13 +51,3 @@ def test_an_issue_form_is_complete(form: str) -> None:
     names = [field["id"] for field in fields]
     assert len(names) == len(set(names))
     assert any(field.get("validations", {}).get("required") for field in fields)
-
-
-@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
-def test_a_workflow_runs_targets_of_the_makefile_with_no_more_rights_than_it_needs(file: Path) -> None:
-    read = yaml.safe_load(file.read_text("utf-8"))
-    assert read["permissions"] == {"contents": "read"}
-    steps = [step for job in read["jobs"].values() for step in job["steps"]]
-    targets = {word for step in steps for word in re.findall(r"^make (\S+)", step.get("run", ""), re.MULTILINE)}
-    assert targets, "it runs nothing of the project"
-    assert targets <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
