@@ -93,13 +93,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"Kept {path}. `jupyter slurm doctor {name}` checks the connection.")
         return 1
     else:
-        if template is None or source is None:
-            profile, text = _Interview(options, name, path, is_quick=args.yes).text()
-        else:
-            profile, text = personal(template, name, path, source, options, is_quick=args.yes)
-        write_profile(path, text)
-        print(f"Wrote {path}.")
-        print_notes(profile)
+        profile = _write_profile(name, path, source, options, is_quick=args.yes)
         _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
@@ -129,6 +123,17 @@ def _present(name: str, path: str, template: str | None, options: LoginOptions) 
         return present if again == text else None
     except (OSError, UnicodeDecodeError, SlurmError):
         return None
+
+
+def _write_profile(name: str, path: str, source: str | None, options: LoginOptions, *, is_quick: bool) -> Profile:
+    if source is None:
+        profile, text = _Interview(options, name, path, is_quick=is_quick).text()
+    else:
+        profile, text = personal(site_template(source), name, path, source, options, is_quick=is_quick)
+    write_profile(path, text)
+    print(f"Wrote {path}.")
+    print_notes(profile)
+    return profile
 
 
 def _shared_profile(name: str, folders: Sequence[str]) -> str | None:
