@@ -173,8 +173,7 @@ def load_profile(name: str, folders: Sequence[str]) -> Profile:
 
 def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
     """Return the path of the profile of a cluster, and its text; see :func:`load_profile`."""
-    path = find_profile(name, folders)
-    if path is not None:
+    if (path := find_profile(name, folders)) is not None:
         check_trusted(path, "The site profile")
         try:
             with open(path, "rb") as file:
@@ -190,8 +189,8 @@ def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
 
 def find_profile(name: str, folders: Sequence[str]) -> str | None:
     """Return the path of the first profile of that name; None if there is none."""
-    paths = [os.path.join(folder, f"{name}.toml") for folder in folders] if _NAME.fullmatch(name) else []
-    return next((path for path in paths if os.path.lexists(path)), None)
+    paths = (os.path.join(folder, f"{name}.toml") for folder in folders if _NAME.fullmatch(name))
+    return next(filter(os.path.lexists, paths), None)
 
 
 def list_profiles(folders: Sequence[str]) -> list[str]:
