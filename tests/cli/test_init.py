@@ -143,7 +143,7 @@ def test_no_key_is_created_for_a_host_that_takes_none(
     host = ssh_host(name="far-host", options={**options, "AuthenticationMethods": "any"})
     laptop.write(".ssh/known_hosts", host.known_hosts_lines())
     words = ("init", "far", "--host", host.address, "--user", host.user, "--jump", "none", *wish)
-    said = laptop.slurm(*words, dialogue=[("Password for", "wrong")])
+    said = laptop.slurm(*words, dialogue=[("Password for", "wrong")] * 3)
     assert f"{host.address} takes no SSH keys. It offers: password" in said.text
     assert "Create one" not in said.text
     assert not (laptop.ssh / "id_ed25519").exists()
