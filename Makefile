@@ -124,7 +124,7 @@ api-types: .build/installed ## write the types of the API from openapi.yaml, for
 	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
-	@$(QUIET) codespell $(BIN)/codespell README.md PYPI.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples jupyter_slurm labextension/src
+	@$(QUIET) codespell $(BIN)/codespell README.md .github/pypi.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs examples jupyter_slurm labextension/src
 	@$(QUIET) code-map $(BIN)/python docs/development/code_map.py --check
 	@$(MAKE) docs
 
@@ -185,7 +185,7 @@ clean: ## remove what was built and installed here
 	@$(QUIET) "npm-ci: the tools that build the panel; about 15 s" $(NPM) ci
 	@touch $@
 
-.build/wheel: .build/venv .build/node_modules pyproject.toml PYPI.md LICENSE $(SOURCES) $(FRONT_END)
+.build/wheel: .build/venv .build/node_modules pyproject.toml .github/pypi.md LICENSE $(SOURCES) $(FRONT_END)
 	@rm -rf dist
 	@$(QUIET) "build: the package and its panel; about 15 s" $(BIN)/python -m build
 	@touch .build/node_modules $@ # npm writes its lock file again as it was: a newer one would be a reason to start over

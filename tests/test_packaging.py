@@ -176,7 +176,7 @@ def test_the_released_metadata_is_complete_and_its_page_has_absolute_links(relea
 
 
 def test_the_conda_recipe_requires_the_same_versions_and_is_of_this_version() -> None:
-    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    recipe = yaml.safe_load((ROOT / ".ci/conda/recipe.yaml").read_text())
     pip_names = {"python-fastjsonschema": "fastjsonschema"}
     needed = (line.partition(" ") for line in recipe["requirements"]["run"] if not line.startswith("python >="))
     here = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -40,8 +40,8 @@ def test_where_make_needs_root_sudo_is_enough(page: Path) -> None:
 
 def _make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run make in a folder that has what the first targets need."""
-    needed = ["Makefile", ".ci/quiet", "pyproject.toml", "README.md", "LICENSE", "labextension/package-lock.json"]
-    for name in (*needed, "jupyter_slurm/embedded/machine/packages.py"):
+    needed = ["Makefile", ".ci/quiet", "pyproject.toml", "README.md", "LICENSE", ".github/pypi.md"]
+    for name in (*needed, "labextension/package-lock.json", "jupyter_slurm/embedded/machine/packages.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     return subprocess.run(
