@@ -220,13 +220,18 @@ export function jobName(job: IJob): string {
   return withoutControls(job.kernel?.display_name || (job.label ?? job.name ?? ""));
 }
 
-/** Return the question before a job is cancelled, with as much of its name as fits into a line. */
-export function cancelTitle(trans: TranslationBundle, job: IJob): string {
+/**
+ * Return the question before a job is cancelled, with as much of its name as fits into a line.
+ *
+ * @param cluster - The name of the cluster; empty where there is only one.
+ */
+export function cancelTitle(trans: TranslationBundle, job: IJob, cluster = ""): string {
   const name = jobName(job);
   const short = name.length > 40 ? `${name.slice(0, 40)}…` : name;
-  return job.id === null || name === ""
-    ? trans.__("Cancel job %1?", job.id ?? short)
-    : trans.__("Cancel job %1 (%2)?", job.id, short);
+  const [id, ...more] = [job.id ?? "", short, cluster].filter(Boolean);
+  return more.length === 0
+    ? trans.__("Cancel job %1?", id ?? "")
+    : trans.__("Cancel job %1 (%2)?", id ?? "", more.join(" · "));
 }
 
 /** Return the number of tasks of an array that have not finished. */

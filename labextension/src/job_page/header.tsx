@@ -6,7 +6,7 @@ import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { countsText, failedTaskReference } from "../common/array_labels";
 import { formatTime } from "../common/format";
 import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
-import { jobName, jobState, jobTime, problemText } from "../common/labels";
+import { jobCluster, jobName, jobState, jobTime, problemText } from "../common/labels";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import { actName } from "../jobs/actions/action_labels";
 import { estimate, reasonLines, remainingTime, timelineEvents } from "./labels";
@@ -167,6 +167,7 @@ export function Header(props: IHeaderProps): React.ReactElement {
         <span className="jp-Slurm-aside">
           {[
             job.id ? trans.__("job %1", job.id) : trans.__("being submitted"),
+            jobCluster(page.jobs, job),
             countsText(trans, job),
             job.nodes,
             time,

@@ -33,8 +33,9 @@ export function addJobCommands(
   model: IJobsModel,
   trans: TranslationBundle,
 ): void {
-  const findJob = ({ cluster, job }: ReadonlyPartialJSONObject): IJob | undefined =>
-    model.jobs.find(
+  // Without a cluster, an ID may be that of a job on each of several.
+  const findJobs = ({ cluster, job }: ReadonlyPartialJSONObject): readonly IJob[] =>
+    model.jobs.filter(
       (each) => (each.key === job || each.id === job) && (!cluster || each.cluster === cluster),
     );
   commands.addCommand(CommandIDs.openJobById, {
@@ -42,16 +43,18 @@ export function addJobCommands(
     caption: trans.__("Open a job by its ID"),
     execute: async () => {
       const id = await enterJobId(trans);
-      const known = findJob({ job: id });
-      if (id === "" || known) {
-        await (known && openJob(commands, known));
+      const found = findJobs({ job: id });
+      if (id === "") {
         return;
       }
       // A job that finished long ago may be known to the accounting of its cluster.
-      const clusters = model.clusters.filter(isReached);
+      const clusters = model.clusters.filter((each) =>
+        found.length === 0 ? isReached(each) : found.some((job) => job.cluster === each.id),
+      );
       const [title, open] = [trans.__("On which cluster is job %1?", id), trans.__("Open")];
       const cluster = await chooseCluster(trans, title, open, clusters);
-      await (cluster && openJob(commands, { cluster: cluster.id, key: null, id }));
+      const known = found.find((job) => job.cluster === cluster?.id);
+      await (cluster && openJob(commands, known ?? { cluster: cluster.id, key: null, id }));
     },
   });
   commands.addCommand(CommandIDs.cancel, {
@@ -59,7 +62,11 @@ export function addJobCommands(
     isEnabled: () => model.jobs.some(({ state }) => isCancellable(state)),
     execute: async (args) => {
       const [title, go] = [trans.__("Cancel which job?"), trans.__("Continue")];
-      const job = findJob(args) ?? (await chooseJob(trans, title, go, model));
+      const found = findJobs(args);
+      const [only] = found;
+      const among = found.length === 0 ? model.jobs : found;
+      const job =
+        only && found.length === 1 ? only : await chooseJob(trans, title, go, model, among);
       await (job && cancelJob(trans, model, job));
     },
   });

@@ -22,7 +22,7 @@ import { AgentApi } from "../agent_api";
 import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { cancelBody, cancelTitle } from "../common/labels";
+import { cancelBody, cancelTitle, jobCluster } from "../common/labels";
 import { addPage } from "../common/jupyterlab/main_area";
 import { addPageCommands } from "../job_page/commands";
 import type { IJobActs } from "../job_page/header";
@@ -39,7 +39,8 @@ type Page = MainAreaWidget<JobPanel>;
 async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
   const { job } = page;
   if (job !== null) {
-    const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
+    const title = cancelTitle(trans, job, jobCluster(page.jobs, job));
+    const body = cancelBody(trans, job);
     if (await confirmEnd(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
       await page.cancel();
     }

@@ -171,6 +171,7 @@ describe("a job", () => {
     const job = { ...waiting, id: "12", name: "fit", label: null };
     expect(cancelTitle(trans, job)).toBe("Cancel job 12 (fit)?");
     expect(cancelTitle(trans, { ...job, name: null })).toBe("Cancel job 12?");
+    expect(cancelTitle(trans, job, "far")).toBe("Cancel job 12 (fit · far)?");
     const turned = cancelTitle(trans, { ...job, name: "a\u202etl\u2067" }); // would turn what comes after it
     expect(turned).toBe("Cancel job 12 (a\ufffdtl\ufffd)?");
     expect(cancelTitle(trans, { ...job, id: null })).toBe("Cancel job fit?");

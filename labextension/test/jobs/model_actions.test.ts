@@ -168,7 +168,7 @@ describe("what the model does with jobs", () => {
         detail: `Job ${id} was not cancelled: ${id === "13" ? "Access denied" : "busy"}.`,
       },
     }));
-    expect(failureLines(trans, failures)).toEqual([
+    expect(failureLines(trans, failures, () => "")).toEqual([
       "2 jobs, for example 11: Job 11 was not cancelled: busy.",
       "13: Job 13 was not cancelled: Access denied.",
     ]);
@@ -179,7 +179,7 @@ describe("what the model does with jobs", () => {
       job("7", "RUNNING", { name: "fit" }),
       job("8", "PENDING", { name: "sweep", tasks: { PENDING: 1000, RUNNING: 9, COMPLETED: 5 } }),
     ];
-    const { title, body, items } = actQuestion(trans, "cancel", jobs);
+    const { title, body, items } = actQuestion(trans, "cancel", jobs, () => "");
     expect(title).toBe("Cancel 2 jobs?");
     expect(body).toBe("Unsaved output of these jobs is lost. 1 of them is an array (tasks: 1009).");
     expect(items).toEqual(["fit · 7", "sweep · 8 · 1009 tasks"]);
@@ -192,7 +192,7 @@ describe("what the model does with jobs", () => {
       false,
       false,
     ]);
-    const held = actQuestion(trans, "hold", many);
+    const held = actQuestion(trans, "hold", many, () => "");
     expect([held.end, held.items.length, held.body]).toEqual([
       "Hold 25 jobs",
       25,

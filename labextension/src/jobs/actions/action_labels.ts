@@ -4,6 +4,9 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Act, IActProgress, IFailure, IJob } from "../../common/api/objects";
 import { activeTasks, cancelBody, cancelTitle, jobName, problemText } from "../../common/labels";
 
+/** Returns the name of the cluster of a job; empty where there is only one. */
+export type ClusterOf = (job: IJob) => string;
+
 /** Number of failures in a list; of the others their number is shown. */
 const MAX_LISTED = 8;
 
@@ -102,18 +105,22 @@ function listed(trans: TranslationBundle, lines: readonly string[], most = MAX_L
     : [...lines];
 }
 
-/** Return a job as a line of a list: name, ID, and the number of its tasks that the action affects. */
-function jobLine(trans: TranslationBundle, job: IJob): string {
+/** Return a job as a line of a list: name, ID, the number of its tasks that the action affects, and its cluster. */
+function jobLine(trans: TranslationBundle, job: IJob, clusterOf: ClusterOf): string {
   const count = activeTasks(job);
   const tasks = count > 0 ? trans._n("%1 task", "%1 tasks", count) : "";
-  return [jobName(job), job.id ?? "", tasks].filter(Boolean).join(" · ");
+  return [jobName(job), job.id ?? "", tasks, clusterOf(job)].filter(Boolean).join(" · ");
 }
 
 /** Return the jobs of a dialog, one a line; of many the first ones. */
-export function jobLines(trans: TranslationBundle, jobs: readonly IJob[]): string[] {
+export function jobLines(
+  trans: TranslationBundle,
+  jobs: readonly IJob[],
+  clusterOf: ClusterOf,
+): string[] {
   return listed(
     trans,
-    jobs.map((each) => jobLine(trans, each)),
+    jobs.map((each) => jobLine(trans, each, clusterOf)),
     MAX_CONFIRMED,
   );
 }
@@ -157,6 +164,7 @@ export function actQuestion(
   trans: TranslationBundle,
   act: ConfirmedAct,
   jobs: readonly IJob[],
+  clusterOf: ClusterOf,
 ): { title: string; body: string; items: string[]; keep: string; end: string } {
   const [job] = jobs;
   const end = actLabel(trans, act, jobs.length);
@@ -164,31 +172,37 @@ export function actQuestion(
   if (jobs.length === 1 && job !== undefined) {
     return act === "cancel"
       ? {
-          ...{ title: cancelTitle(trans, job), body: cancelBody(trans, job), items: [], keep },
+          ...{ title: cancelTitle(trans, job, clusterOf(job)), body: cancelBody(trans, job) },
+          ...{ items: [], keep },
           end: trans.__("Cancel the job"),
         }
       : {
           ...{ title: `${end}?`, body: consequence(trans, act), keep, end },
-          items: [jobLine(trans, job)],
+          items: [jobLine(trans, job, clusterOf)],
         };
   }
   return {
     title: `${end}?`,
     body: [consequence(trans, act), arraysText(trans, jobs)].filter(Boolean).join(" "),
-    items: jobLines(trans, jobs),
+    items: jobLines(trans, jobs, clusterOf),
     keep,
     end,
   };
 }
 
 /** Return the jobs on which an action failed and the reasons: a line for each reason, with the number of its jobs. */
-export function failureLines(trans: TranslationBundle, failures: readonly IFailure[]): string[] {
+export function failureLines(
+  trans: TranslationBundle,
+  failures: readonly IFailure[],
+  clusterOf: ClusterOf,
+): string[] {
   const groups = new Map<string, { first: string; text: string; count: number }>();
   for (const { job, problem } of failures) {
     const name = job.id ?? jobName(job);
     const text = problemText(trans, problem).replaceAll("\n", " ");
     const reason = text.replaceAll(name, "");
-    const group = groups.get(reason) ?? { first: name, text, count: 0 };
+    const first = [name, clusterOf(job)].filter(Boolean).join(" · ");
+    const group = groups.get(reason) ?? { first, text, count: 0 };
     groups.set(reason, { ...group, count: group.count + 1 });
   }
   return listed(

@@ -4,6 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { Act, IJob } from "../../common/api/objects";
 import { confirmEnd } from "../../common/jupyterlab/dialogs";
 import type { IJobsModel } from "../../common/jobs_model";
+import { jobCluster } from "../../common/labels";
 import { actQuestion, needsConfirmation } from "./action_labels";
 import { enterTimeLimit } from "./job_dialogs";
 
@@ -17,13 +18,14 @@ export async function actOnJobs(
   if (jobs.length === 0) {
     return;
   }
+  const clusterOf = (job: IJob): string => jobCluster(model, job);
   if (needsConfirmation(act, jobs)) {
-    const { title, body, items, keep, end } = actQuestion(trans, act, jobs);
+    const { title, body, items, keep, end } = actQuestion(trans, act, jobs, clusterOf);
     if (!(await confirmEnd(title, body, keep, end, items))) {
       return;
     }
   }
-  const limit = act === "limit" ? await enterTimeLimit(trans, jobs) : undefined;
+  const limit = act === "limit" ? await enterTimeLimit(trans, jobs, clusterOf) : undefined;
   if (limit !== "") {
     await model.act(act, jobs, limit);
   }

@@ -9,19 +9,20 @@ import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { isUnlimited, jobCluster, jobName } from "../../common/labels";
-import { jobLines } from "./action_labels";
+import { jobLines, type ClusterOf } from "./action_labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
 const MAX_CHOICES = 200;
 
-/** Ask for one of the active jobs. */
+/** Ask for one of the active jobs among some. */
 export async function chooseJob(
   trans: TranslationBundle,
   title: string,
   okLabel: string,
   model: IJobsModel,
+  among: readonly IJob[],
 ): Promise<IJob | null> {
-  const jobs = model.jobs.filter(({ state }) => isCancellable(state)).slice(0, MAX_CHOICES);
+  const jobs = among.filter(({ state }) => isCancellable(state)).slice(0, MAX_CHOICES);
   const name = (job: IJob): string =>
     [job.id, jobName(job), job.state, jobCluster(model, job)].filter(Boolean).join(" · ");
   return chooseOne(title, trans.__("Job"), okLabel, jobs, name);
@@ -51,15 +52,11 @@ async function enterLimitOfMany(
   trans: TranslationBundle,
   title: string,
   label: string,
-  jobs: readonly IJob[],
+  jobs: readonly string[],
 ): Promise<string | null> {
   const { button, value } = await showDialog({
     title,
-    body: new LimitOfMany(
-      label,
-      trans.__("The limit applies to these jobs:"),
-      jobLines(trans, jobs),
-    ),
+    body: new LimitOfMany(label, trans.__("The limit applies to these jobs:"), jobs),
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Set") })],
     focusNodeSelector: "input",
   });
@@ -70,6 +67,7 @@ async function enterLimitOfMany(
 export async function enterTimeLimit(
   trans: TranslationBundle,
   jobs: readonly IJob[],
+  clusterOf: ClusterOf,
 ): Promise<string> {
   const [job] = jobs;
   const only = jobs.length === 1 && job !== undefined ? job : null;
@@ -79,10 +77,12 @@ export async function enterTimeLimit(
   const label = `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`;
   if (only === null) {
     const title = trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length);
-    return (await enterLimitOfMany(trans, title, label, jobs))?.trim() ?? "";
+    const lines = jobLines(trans, jobs, clusterOf);
+    return (await enterLimitOfMany(trans, title, label, lines))?.trim() ?? "";
   }
+  const name = [jobName(only), clusterOf(only)].filter(Boolean).join(" · ");
   const { value } = await InputDialog.getText({
-    title: trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
+    title: trans.__("Time limit of job %1 (%2)", only.id ?? "", name),
     label,
     okLabel: trans.__("Set"),
     text: only.time_limit && !isUnlimited(only.time_limit) ? formatDuration(only.time_limit) : "",

@@ -39,7 +39,7 @@ export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
   partition: [64, 92],
   nodes: [64, 92],
   time: [96, 136],
-  cluster: [64, 92],
+  cluster: [64, 160],
   account: [64, 92],
   qos: [64, 80],
   submitted: [150, 150],

@@ -52,8 +52,17 @@ export class RowOrder {
   private _turns = new Map<IJob, number>();
   private _turn = 0;
 
-  /** Return the jobs that are shown, in their order; the same array as long as nothing has changed. */
-  shown(jobs: readonly IJob[], criteria: ICriteria, now: number): readonly IJob[] {
+  /**
+   * Return the jobs that are shown, in their order; the same array as long as nothing has changed.
+   *
+   * @param clusterOf - Returns the name of the cluster of a job, which the filter searches too.
+   */
+  shown(
+    jobs: readonly IJob[],
+    criteria: ICriteria,
+    now: number,
+    clusterOf: (job: IJob) => string = () => "",
+  ): readonly IJob[] {
     const sorted = this._inOrder(jobs, criteria.sort, now);
     if (sorted !== this._from || criteria !== this._criteria) {
       this._from = sorted;
@@ -67,7 +76,10 @@ export class RowOrder {
             (job) =>
               (criteria.kinds.size === 0 || isOfKind(job, criteria.kinds)) &&
               (passes === null || passes(job)) &&
-              words.every((word) => searchText(job).includes(word)),
+              words.every(
+                (word) =>
+                  searchText(job).includes(word) || clusterOf(job).toLowerCase().includes(word),
+              ),
           );
     }
     return this._shown;

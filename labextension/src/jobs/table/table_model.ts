@@ -3,6 +3,7 @@ import type { IJob, IProblem } from "../../common/api/objects";
 import { identity, isReached } from "../../common/api/records";
 import { isOfKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
+import { jobCluster } from "../../common/labels";
 import type { AllJobs } from "../all_jobs";
 import { INITIAL_COLUMNS, type ChosenWidths, type ColumnId } from "./columns";
 import { changedFilters, columnTest, type ColumnFilter } from "./filters/column_filters";
@@ -158,7 +159,9 @@ export class JobsTable extends SelectableLines {
 
   /** The lines that are shown; the same array as long as nothing has changed. */
   override get lines(): readonly IRow[] {
-    const shown = this._rows.shown(this.jobs, this._criteria, this.model.now);
+    const shown = this._rows.shown(this.jobs, this._criteria, this.model.now, (job) =>
+      jobCluster(this.model, job),
+    );
     if (shown !== this._shown) {
       this._shown = shown;
       const { kinds, columns } = this._criteria;

@@ -4,6 +4,7 @@ import { filterIcon, launchIcon, refreshIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { StateKind } from "../../common/job_states";
+import { jobCluster } from "../../common/labels";
 import { failureLines } from "../actions/action_labels";
 import { columnName, COLUMNS, type ColumnId } from "./columns";
 import { OwnerFilter } from "./filters/owner_filter";
@@ -182,7 +183,7 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
     <div role="alert" className="jp-Slurm-failures jp-Slurm-problem">
       {trans._n("Failed for %1 job:", "Failed for %1 jobs:", failures.length)}
       <ul>
-        {failureLines(trans, failures).map((line) => (
+        {failureLines(trans, failures, (job) => jobCluster(table.model, job)).map((line) => (
           <li key={line}>{line}</li>
         ))}
       </ul>

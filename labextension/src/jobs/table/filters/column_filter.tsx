@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { Button, filterIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
+import { nameOfCluster } from "../../../common/labels";
 import { columnName, type ColumnId } from "../columns";
 import type { JobsTable } from "../table_model";
 import { columnValues, filterKind } from "./column_filters";
@@ -92,6 +93,8 @@ function ListFilter({ table, trans, column }: IProps): React.ReactElement {
   );
   const { jobs } = table;
   const values = React.useMemo(() => columnValues(jobs, column, chosen), [jobs, column, chosen]);
+  const textOf = (value: string): string =>
+    column === "cluster" ? nameOfCluster(table.model, value) : value;
   return (
     <ul>
       {values.map(([value, count]) => (
@@ -105,7 +108,7 @@ function ListFilter({ table, trans, column }: IProps): React.ReactElement {
                 table.filterColumn(column, target.checked ? [...others, value] : others);
               }}
             />
-            <span>{value === "" ? trans.__("(none)") : value}</span>
+            <span>{value === "" ? trans.__("(none)") : textOf(value)}</span>
             <span className="jp-Slurm-aside">{count}</span>
           </label>
         </li>
