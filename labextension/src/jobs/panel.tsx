@@ -49,6 +49,9 @@ export interface IBeside {
   readonly sessions?: IWithSessions | null;
 }
 
+/** The parts of the panel that take the focus. */
+const [FILTER, TABLE] = [".jp-Slurm-toolbar .jp-Slurm-filter", "[role=treegrid]"] as const;
+
 /** Width in pixels below which there is a list of two-line rows instead of the table. */
 const MIN_TABLE_WIDTH = 720;
 
@@ -167,6 +170,8 @@ function Panel(props: IPanelProps): React.ReactElement {
 
 export class JobsPanel extends ReactWidget {
   private _width = 0;
+  /** Whether the table had the focus last, not the toolbar. */
+  private _wasInTable = false;
 
   constructor(
     readonly table: JobsTable,
@@ -178,6 +183,11 @@ export class JobsPanel extends ReactWidget {
     this.addClass("jp-Slurm-panel");
     this.addClass("jp-Slurm-withTable");
     this.node.tabIndex = -1;
+    this.node.addEventListener("focusin", ({ target }) => {
+      if (target !== this.node) {
+        this._wasInTable = (target as Element).matches(TABLE);
+      }
+    });
   }
 
   override dispose(): void {
@@ -206,7 +216,7 @@ export class JobsPanel extends ReactWidget {
     this.update();
   }
 
-  /** Focus the filter, from which an arrow key leads into the table; without a filter, the table. */
+  /** Focus the filter, from which an arrow key leads into the table; where the table had the focus last, the table. */
   protected override onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
     if (!this.node.contains(document.activeElement)) {
@@ -214,7 +224,7 @@ export class JobsPanel extends ReactWidget {
     }
     void this.renderPromise?.then(() => {
       if (document.activeElement === this.node) {
-        const first = [".jp-Slurm-filter", "[role=treegrid]"].map((selector) =>
+        const first = (this._wasInTable ? [TABLE, FILTER] : [FILTER, TABLE]).map((selector) =>
           this.node.querySelector<HTMLElement>(selector),
         );
         first.find(Boolean)?.focus(); // not after a click on something else

@@ -149,8 +149,9 @@ function addCommands(
   });
   commands.addCommand(CommandIDs.side, {
     label: (args) => titleOf(args, "side"),
-    execute: () => {
+    execute: async () => {
       shell.activateById(SIDE);
+      await new Promise((resolve) => setTimeout(resolve)); // the palette first gives the focus back to the main area
       side.enter();
     },
   });

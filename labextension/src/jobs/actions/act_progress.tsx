@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IActProgress } from "../../common/api/objects";
+import { useFocusHandover } from "../../common/jupyterlab/focus";
 import type { IJobsModel } from "../../common/jobs_model";
 import { actProgressText } from "./action_labels";
 
@@ -12,6 +13,7 @@ interface IProps {
 }
 
 function Progress({ model, trans, act }: IProps & { act: IActProgress }): React.ReactElement {
+  const node = useFocusHandover();
   const text = actProgressText(trans, act);
   const isEnded = act.state === "stopped" || act.state === "finished";
   return (
@@ -19,10 +21,15 @@ function Progress({ model, trans, act }: IProps & { act: IActProgress }): React.
       <span>{text}</span>
       {!isEnded && <progress aria-label={text} value={act.done} max={act.total} />}
       <button
+        ref={node}
         type="button"
         className="jp-mod-styled jp-mod-minimal"
-        disabled={act.state === "stopping"}
-        onClick={() => void model.stopAct(act)}
+        aria-disabled={act.state === "stopping"}
+        onClick={() => {
+          if (act.state !== "stopping") {
+            void model.stopAct(act);
+          }
+        }}
       >
         {isEnded ? trans.__("Dismiss") : trans.__("Stop")}
       </button>

@@ -13,9 +13,10 @@ import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../../common/api/objects";
 import { isAllowed } from "../../common/job_states";
+import { focusTable } from "../../common/jupyterlab/focus";
 import { actLabel, actName } from "../actions/action_labels";
 import { asCsv, asJson } from "./columns";
-import { focusTable, Menu, type IToolbarProps } from "./toolbar_parts";
+import { Menu, type IToolbarProps } from "./toolbar_parts";
 
 const ICONS: Readonly<Record<Act, LabIcon>> = {
   cancel: stopIcon,

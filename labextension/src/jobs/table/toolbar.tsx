@@ -5,12 +5,13 @@ import * as React from "react";
 
 import type { StateKind } from "../../common/job_states";
 import { jobCluster } from "../../common/labels";
+import { focusTable } from "../../common/jupyterlab/focus";
 import { failureLines } from "../actions/action_labels";
 import { columnName, COLUMNS, type ColumnId } from "./columns";
 import { OwnerFilter } from "./filters/owner_filter";
 import { ClearFilters, PeriodChoice } from "./filters/period_choice";
 import { Copies, SelectionActions } from "./selection_actions";
-import { focusTable, IconButton, Menu, type IToolbarProps } from "./toolbar_parts";
+import { IconButton, Menu, type IToolbarProps } from "./toolbar_parts";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
 

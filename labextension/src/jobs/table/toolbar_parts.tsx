@@ -52,11 +52,6 @@ export function IconButton({
   );
 }
 
-/** Focus the table, also from a button that disappears after its action. */
-export function focusTable(from: Element): void {
-  from.closest(".jp-Slurm-panel")?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
-}
-
 interface IMenuProps extends React.PropsWithChildren {
   readonly name: string;
   /** Shown instead of the name. */
@@ -76,8 +71,12 @@ export function Menu({
     <details
       className="jp-Slurm-menu"
       onClick={(event) => {
+        const menu = event.currentTarget;
         if (closes && (event.target as Element).closest("button") !== null) {
-          event.currentTarget.open = false;
+          if (menu.contains(document.activeElement)) {
+            menu.querySelector("summary")?.focus();
+          }
+          menu.open = false;
         }
       }}
       onKeyDown={(event) => {

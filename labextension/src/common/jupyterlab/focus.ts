@@ -1,0 +1,39 @@
+/** The keyboard focus, where the element that has it disappears: a browser leaves it nowhere. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { Widget } from "@lumino/widgets";
+import * as React from "react";
+
+/** Focus the table of the panel around an element, else the panel. */
+export function focusTable(from: Element): void {
+  const panel = from.closest<HTMLElement>(".jp-Slurm-panel");
+  (panel?.querySelector<HTMLElement>("[role=treegrid]") ?? panel)?.focus({ preventScroll: true });
+}
+
+/** Return the reference of a button that may disappear: its focus then passes to the table, else to the panel. */
+export function useFocusHandover(): React.RefObject<HTMLButtonElement> {
+  const node = React.useRef<HTMLButtonElement>(null);
+  React.useLayoutEffect(() => {
+    const button = node.current;
+    return () => {
+      if (button !== null && button === document.activeElement) {
+        focusTable(button);
+      }
+    };
+  }, []);
+  return node;
+}
+
+/** When a page closes that has the focus, pass it to the page behind it: JupyterLab shows that page only. */
+export function returnFocus({ shell }: JupyterFrontEnd, page: Widget): void {
+  page.disposed.connect(() => {
+    if (!page.node.contains(document.activeElement)) {
+      return;
+    }
+    void Promise.resolve().then(() => {
+      const { currentWidget } = shell;
+      if (document.activeElement === document.body && currentWidget?.isVisible) {
+        currentWidget.activate();
+      }
+    });
+  });
+}
