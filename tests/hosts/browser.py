@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 __all__ = ["browser", "lab", "lab_files", "new_page", "page"]
 
@@ -92,6 +92,27 @@ def new_page(browser: Browser) -> Iterator[Callable[[], Page]]:
         one.context.close()
 
 
+def _open(page: Page, address: str) -> None:
+    """Open JupyterLab; again if the browser gave requests up, because other tests made network interfaces meanwhile."""
+    given_up: list[str] = []
+    page.on("requestfailed", lambda request: given_up.append(request.failure or ""))
+    for _ in range(5):
+        given_up.clear()
+        try:
+            _wait_until_restored(page, address)
+        except (Error, AssertionError):
+            if not any("ERR_NETWORK_CHANGED" in failure for failure in given_up):
+                raise
+        if not any("ERR_NETWORK_CHANGED" in failure for failure in given_up):
+            return
+
+
+def _wait_until_restored(page: Page, address: str) -> None:
+    page.goto(address)
+    expect(page.locator("#jp-main-statusbar")).to_be_visible(timeout=60_000)
+    page.evaluate("window.jupyterapp.restored")  # before that, JupyterLab closes new documents again
+
+
 @pytest.fixture
 def page(new_page: Callable[[], Page], lab: Any) -> Page:
     """Provide a logged-in tab on that JupyterLab. A failed test shows its console."""
@@ -99,7 +120,5 @@ def page(new_page: Callable[[], Page], lab: Any) -> Page:
     page = new_page()
     page.on("pageerror", lambda error: logging.error("%s\n%s", error.message, error.stack))
     page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
-    page.goto(f"{lab.url}lab?token={lab.token}")
-    page.wait_for_selector("#jp-main-statusbar")
-    page.evaluate("window.jupyterapp.restored")  # before that, JupyterLab closes new documents again
+    _open(page, f"{lab.url}lab?token={lab.token}")
     return page
