@@ -150,7 +150,7 @@ def test_a_folder_that_may_not_be_written_to_is_told_in_words(short_tmp, alice):
     shutil.chown(own, alice)
     user, places = pwd.getpwnam(alice), (closed / "x", own / "x", own, Path("/etc/x"), Path("/root/deep/er"))
     code = f"""if True:
-        import encodings.ascii, os, sys
+        import encodings.ascii, encodings.idna, os, stringprep, sys, unicodedata
         from pathlib import Path
         from jupyter_slurm.embedded import EmbeddedCluster
         clusters = [EmbeddedCluster(directory=Path(place)) for place in sys.argv[1:]]

@@ -227,7 +227,7 @@ class Tracker:
         before = {id(entry) for entry in self.active() if entry.id is not None}
         unverified = {id(entry) for entry in self.unverified()}
         try:
-            shown, changed = await self._apply_queue(await self.client.queue())
+            shown, changed = await self._apply_queue(await self.client.queue(), before)
         except SlurmError:
             for entry in self.active():
                 if entry.id is not None and entry.lose_sight(asked_at):
@@ -240,8 +240,8 @@ class Tracker:
         resolved = await self._resolve(absent, asked_at)
         return changed or resolved
 
-    async def _apply_queue(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
-        """Update jobs from the queue; return those shown (``id()`` of the entries) and whether one changed."""
+    async def _apply_queue(self, records: Iterable[JobRecord], active: set[int]) -> tuple[set[int], bool]:
+        """Update jobs, some active at the query; return those shown (``id()`` of entries) and whether one changed."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
@@ -249,8 +249,9 @@ class Tracker:
             del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
-            if self._by_number.get(number, entry) is not entry:
-                continue  # it was submitted here meanwhile: the next answer is about that job
+            is_old = id(entry) in active and entry.is_finished and not all(r.state.is_finished for r in groups[number])
+            if is_old or self._by_number.get(number, entry) is not entry:
+                continue  # it has ended, or another was submitted here meanwhile: the next answer is about that
             entry.slurm.clock_offset = self.clock_offset
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,3 +166,31 @@ async def test_a_job_that_goes_on_is_looked_at_less_and_less(
         assert services.client.singles.is_ready(2)
     go.touch()
     await services.actions.cancel(job["key"])
+
+
+async def test_an_older_answer_of_the_queue_does_not_revive_a_job(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An early look at one job and a query of the queue run at the same time."""
+    services = desk.core.cluster(desk.id)
+    await services.poller.stop()
+    monkeypatch.setattr(services.client, "singles", TokenBucket(rate=100, burst=100))
+    gate = Path(desk.folder, "gate")
+    job = await desk.submit(f"#!/bin/sh\nuntil [ -e {gate} ]; do sleep 0.1; done\n")
+    entry, queue = services.tracker.find(job["key"]), services.client.queue
+
+    async def update() -> str:
+        await services.tracker.update_from_slurm(entry, await services.client.describe(entry.id))
+        return str(entry.state.name)
+
+    while await update() != "RUNNING":
+        await asyncio.sleep(0.1)
+
+    async def late() -> Any:
+        answer = await queue()
+        gate.touch()
+        while await update() != "COMPLETED":
+            await asyncio.sleep(0.1)
+        return answer
+
+    monkeypatch.setattr(services.client, "queue", late)
+    await services.tracker.poll()
+    assert entry.state.name == "COMPLETED"
