@@ -71,8 +71,8 @@ async def test_many_silent_jobs_cost_a_question_a_second(desk, asked):
         asked.clear()
         begun = time.monotonic()
         await asyncio.sleep(10)
-        # Each fact about the jobs is written once, whenever the poller learned it.
-        rate = (asked.total() - asked["write"]) / (time.monotonic() - begun)
+        # Each fact about the jobs is written once, whenever the poller learned it; Slurm has an allowance of its own.
+        rate = (asked.total() - asked["write"] - asked["run"]) / (time.monotonic() - begun)
         assert asked["stat_all"] >= 5
         assert not asked["read"]
         assert rate < 1.5, asked
