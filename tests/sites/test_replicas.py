@@ -269,7 +269,7 @@ def test_who_has_the_right_takes_the_place_of_who_has_not(replica: Replica, wait
 
 
 def test_nobody_is_disturbed(replica: Replica, wait_for: Callable[..., Any]) -> None:
-    """The controller is queried seldom, beside the few early looks that the allowance permits at once; nothing remains on the login node, and only small files in the home."""
+    """The controller is queried seldom; nothing remains on the login node, and only small files in the home."""
     laptop = replica.laptop
     submit(replica, "print(1)", *options(replica, replica.site.cluster.partitions[0]))  # copies the runner to the site
     told = replica.controller.run("sdiag").stdout
