@@ -210,6 +210,7 @@ def checkout(tmp_path: Path) -> Path:
         "node_modules", "lib", ".*", "dist", "test-results", "__pycache__", "tests", "examples"
     )
     shutil.copytree(ROOT, tmp_path / "checkout", ignore=skipped)
+    shutil.copytree(ROOT / ".github", tmp_path / "checkout/.github")  # with the page for PyPI
     shutil.rmtree(tmp_path / "checkout/jupyter_slurm/labextension", ignore_errors=True)
     return tmp_path / "checkout"
 

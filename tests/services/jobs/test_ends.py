@@ -87,6 +87,8 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
             ended = await desk.finished(failed[text]["key"])
             assert (ended["state"], ended["exit_code"], ended["signal"]) == (state, code, signal), text
             assert is_said(ended, words, step), ended
+        ended = await desk.finished(late["key"])  # before its node is back
+        assert (ended["state"], is_said(ended, "at its deadline", "a later --deadline")) == ("DEADLINE", True), ended
         ended = await desk.finished(lost["key"])
         assert (ended["state"], is_said(ended, "A node of the job failed.", "--exclude=NODE")) == ("NODE_FAIL", True)
         waits = await desk.until(never["key"], lambda job: job["reason"] == "DependencyNeverSatisfied")
@@ -102,8 +104,6 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     assert is_said(ended, "output file could not be opened", "Create the directory of --output"), ended
     ended = await desk.finished(cancelled["key"])
     assert (ended["reason_text"], ended["exit_code"]) == ("The job was cancelled.", None)
-    ended = await desk.finished(late["key"])
-    assert (ended["state"], is_said(ended, "at its deadline", "a later --deadline")) == ("DEADLINE", True), ended
     assert (await desk.finished(taker["key"]))["state"] == "COMPLETED"
     await desk.core.cluster(desk.id).actions.cancel(never["key"])
 
