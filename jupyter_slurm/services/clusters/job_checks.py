@@ -20,6 +20,7 @@ _LOOKS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds after a submission, a start or a
 _PAUSES_S = (0.5, *(b - a for a, b in itertools.pairwise(_LOOKS_S)))
 _REST_S = 60.0  # seconds after which a job with many looks in vain gets another one
 _RESERVED_QUERIES = 3.0  # queries about single jobs that are left to the poller; after a cancellation, one is enough
+_SHARED_S, _SHARED_BY_JOB_S = 0.3, 0.02  # seconds for which one query of the queue counts as the look at each job
 _MAX_TASKS = 500  # of an array whose end markers are counted
 _FRESH_S = 2.0
 _INTEREST_S = 5.0  # seconds that a request for the state of jobs counts as waiting
@@ -167,7 +168,7 @@ class JobChecks:
                 if (left := one.news_at + _PAUSES_S[one.vain] - clock()) > 0:
                     await asyncio.sleep(left)
                     continue
-                if entry.is_finished or entry.id is None:
+                if entry.is_finished or entry.id is None or (one.vain and self._waits_for_long(entry)):
                     return
                 one.news_at = one.looked_at = clock()
                 one.vain += 1
@@ -177,10 +178,13 @@ class JobChecks:
                     await self._look(one)
                 if self._has_started(one):
                     one.vain = 0
-                if entry.state.is_pending and entry.latest and entry.latest.reason in _WAITS_FOR_LONG:
-                    return
         finally:
             one.task = None
+
+    @staticmethod
+    def _waits_for_long(entry: TrackedJob) -> bool:
+        """Return whether the last answer of Slurm says that a job will not start soon."""
+        return entry.state.is_pending and entry.latest is not None and entry.latest.reason in _WAITS_FOR_LONG
 
     def _is_awaited(self, one: _Watched) -> bool:
         """Return whether a user waits for a change of a job: no look is spent on other jobs."""
@@ -191,12 +195,16 @@ class JobChecks:
         """Query Slurm about one job; or the queue, if several jobs may change, or if such queries are used up."""
         entry, reserved = one.entry, 1 if one.is_asked else _RESERVED_QUERIES
         is_single = self._client.singles.is_ready(1 + reserved)
-        if (len(self._tasks) > 1 or not is_single) and await self._poller.poll_early():
+        if (len(self._tasks) > 1 or not is_single) and await self._poller.poll_early(self._shared_s()):
             return
         if is_single and entry.id is not None and self._client.singles.is_ready(1 + reserved):
             records = await self._client.describe(entry.id)
             if not entry.is_finished:
                 await self._tracker.update_from_slurm(entry, records)
+
+    def _shared_s(self) -> float:
+        """Return for how many seconds a query of the queue counts for all jobs: the longer, the more jobs there are."""
+        return max(_SHARED_S, _SHARED_BY_JOB_S * len(self._tasks))
 
     def _forget(self, entry: TrackedJob) -> None:
         """Drop a finished job; its task ends by itself."""

@@ -25,7 +25,6 @@ _WAITED_FOR_S = 30.0
 # With 0.05 a second about single jobs, 0.2 queries a second on average; at once as many as a user may send.
 _USUAL_INTERVAL_S, _RATE, _BURST = 10.0, 0.15, 15.0
 _CAUTIOUS_BURST = 3.0  # where a site or a user asks for a longer interval
-_SAME_LOOK_S = 0.3  # seconds within which looks of several jobs are one query
 
 
 def query_allowance(min_interval: float, clock: Callable[[], float] = time.monotonic) -> TokenBucket:
@@ -129,9 +128,12 @@ class Poller:
         if self.error is not None:
             raise self.error
 
-    async def poll_early(self) -> bool:
-        """Query before the interval is over, if the allowance permits; return whether there is a new answer."""
-        wanted = self._clock() - _SAME_LOOK_S
+    async def poll_early(self, max_age: float = 0.0) -> bool:
+        """Query before the interval is over, if the allowance permits; return whether there is a new answer.
+
+        One of the last ``max_age`` seconds is new enough.
+        """
+        wanted = self._clock() - max_age
         async with self._poll_lock:
             if self.last is None or self.last < wanted:
                 if self.error is not None or not self._allowance.is_ready():

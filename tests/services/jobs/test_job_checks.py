@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.services.clusters import job_checks
-from jupyter_slurm.services.slurm import poller
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 pytestmark = pytest.mark.slurm
@@ -103,7 +102,7 @@ async def test_many_submissions_do_not_earn_many_looks(desk: Any, monkeypatch: p
     services = desk.core.cluster(desk.id)
     asked = await _let_early_looks_only(desk, monkeypatch)
     monkeypatch.setattr(job_checks, "_PAUSES_S", (0.01,) * 20)
-    monkeypatch.setattr(poller, "_SAME_LOOK_S", 0.0)
+    monkeypatch.setattr(job_checks, "_SHARED_S", 0.0)
     monkeypatch.setattr(services.poller, "_allowance", TokenBucket(rate=1e-9, burst=15))
     jobs = [await desk.submit("#!/bin/sh\nexec sleep 1000\n") for _ in range(20)]
     entries = [await services.jobs.find(job["key"]) for job in jobs]
