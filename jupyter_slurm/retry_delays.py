@@ -33,7 +33,8 @@ class RetryDelays:
         Parameters
         ----------
         lasted : float
-            Seconds for which the attempt before was a success. From the longest delay on, the first delay follows.
+            Seconds for which the attempt before was a success. After a success of the longest delay or more, the
+            delays restart.
         """
         if lasted >= self._longest:
             self.reset()

@@ -196,7 +196,7 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _as_text(name: str, value: Any) -> str:
-    from jupyter_slurm.client.render.job_card import sentences
+    from jupyter_slurm.client.render.sentences import sentences
     from jupyter_slurm.domain.slurm_values import NO_LIMIT_S, format_time_limit
 
     if name in _TIMES:

@@ -12,7 +12,7 @@ from jupyter_slurm.client.clusters.other_clusters import naming_others
 from jupyter_slurm.client.jobs.array import Task
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.kernels.kernel import KernelStep
 from jupyter_slurm.client.render import allocation_card
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import JobNotFound, SlurmError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.client.clusters.cluster import chosen, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.kernels.kernel import KEYWORDS
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.sessions.launch import named_in, resolve_cluster
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.client.render import allocation_card
-from jupyter_slurm.client.render.job_card import headline, notes, sentences
+from jupyter_slurm.client.render.job_card import headline, notes
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.domain.slurm_values import duration_words
 from jupyter_slurm.domain.states import ENDING_STATES
 

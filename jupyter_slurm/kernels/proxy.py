@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.kernels.channels.forwarding import KernelForwarding

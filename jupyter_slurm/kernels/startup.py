@@ -15,7 +15,7 @@ from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.jobs.request import new_key
 from jupyter_slurm.client.kernels.kernel import KEYWORDS, KernelStep, request_kernel, start
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.client.sessions.launch import named_in
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line

@@ -13,7 +13,7 @@ import ipywidgets
 from traitlets import Int
 
 from jupyter_slurm.client import event_loop
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import SlurmError

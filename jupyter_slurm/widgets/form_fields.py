@@ -10,7 +10,7 @@ from typing import Any
 import ipywidgets
 
 from jupyter_slurm.client.clusters.name_completion import names
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.slurm_values import duration_words, format_time_limit, parse_duration, parse_time_limit

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.slurm_values import duration_words, parse_duration
 from jupyter_slurm.errors import SlurmError, SubmitRefused, UsageError

@@ -18,7 +18,7 @@ from jupyter_slurm.client.jobs.request import report_warnings
 from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render import allocation_card
-from jupyter_slurm.client.render.job_card import sentences
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.errors import JobError, SlurmError, UsageError

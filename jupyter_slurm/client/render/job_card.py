@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
 from jupyter_slurm.client.render.present_time import present_time, time_limit
 from jupyter_slurm.client.render.rank_fold import fold
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.session_card import session_facts, session_notes, state_text
 from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
 from jupyter_slurm.client.render.table import escape
@@ -35,7 +36,6 @@ __all__ = [
     "output_as_html",
     "output_as_text",
     "output_path",
-    "sentences",
     "state_as_html",
     "tally",
 ]
@@ -89,12 +89,6 @@ def has_run(data: api.Job) -> bool:
     return bool(
         data.get("nodes") or data.get("exit_code") or data.get("signal") or (start and end and start < end)
     ) or (data.get("state") == "COMPLETED")
-
-
-def sentences(*parts: Any) -> str:
-    """Join texts of several sources, each as a sentence of its own."""
-    said = [text for part in parts if (text := str(part or "").strip())]
-    return " ".join(text if text[-1] in ".!?:…" else f"{text}." for text in said)
 
 
 def title(data: api.Job) -> str:

@@ -16,14 +16,6 @@ _MEMORY: Final = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
 _GPUS: Final = frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "tres-per-task"})
 _GPU: Final = "gres/gpu"
 _MIB: Final = 1 << 20
-_LINE_OPTIONS: Final = {
-    name: re.compile(rf"(?:^|\s)(?:{spelled})(?:=|\s+)?([0-9]{{1,9}})(?=\s|$)", re.ASCII)
-    for name, spelled in {
-        "ntasks": "-n|--ntasks",
-        "cpus-per-task": "-c|--cpus-per-task",
-        "ntasks-per-node": "--ntasks-per-node",
-    }.items()
-}
 
 
 def recorded_options(
@@ -65,23 +57,23 @@ def recorded_options(
     return [*found, *(["--exclusive"] if request.is_exclusive and "exclusive" not in header else [])]
 
 
-def accounted_request(row: Mapping[str, str], header: Mapping[str, str | None]) -> WaitingRequest:
+def accounted_request(row: Mapping[str, str], submitted: Mapping[str, str | None]) -> WaitingRequest:
     """Return what a job requested from accounting, which knows CPUs, but not how they belong to tasks.
 
-    The command line of the submission tells the tasks, if the number of CPUs agrees, or the ``#SBATCH`` lines.
-    Otherwise the job has one task on each node.
+    The options of its submission tell the tasks, if the number of CPUs agrees. Otherwise the job has one task on each
+    node.
 
     Parameters
     ----------
     row : mapping
         Fields of sacct (:data:`~jupyter_slurm.domain.queries.job_history.REQUEST_FIELDS`).
-    header : mapping
-        Options in the ``#SBATCH`` lines, by name.
+    submitted : mapping
+        Options of the command line and of the ``#SBATCH`` lines, by name.
     """
     tres = parse_tres(row["AllocTRES"]) or parse_tres(row["ReqTRES"])
     typed = {name.removeprefix(f"{_GPU}:"): count for name, count in tres.items() if name.startswith(f"{_GPU}:")}
     nodes, cpus = parse_count(row["NNodes"]) or 1, parse_count(row["ReqCPUS"]) or 1
-    tasks, each, on_node = _tasks(row["SubmitLine"], header, nodes, cpus)
+    tasks, each, on_node = _tasks(submitted, nodes, cpus)
     return WaitingRequest(
         partitions=(),
         nodes=nodes,
@@ -95,10 +87,9 @@ def accounted_request(row: Mapping[str, str], header: Mapping[str, str | None]) 
     )
 
 
-def _tasks(line: str, header: Mapping[str, str | None], nodes: int, cpus: int) -> tuple[int, int, int]:
+def _tasks(submitted: Mapping[str, str | None], nodes: int, cpus: int) -> tuple[int, int, int]:
     """Return the number of tasks, of CPUs for each, and of tasks on each node (0: not requested)."""
-    said = {name: _number(header.get(name)) for name in _LINE_OPTIONS}
-    said |= {name: int(found[-1]) for name, one in _LINE_OPTIONS.items() if (found := one.findall(line))}
+    said = {name: _number(submitted.get(name)) for name in ("ntasks", "cpus-per-task", "ntasks-per-node")}
     on_node, each = said["ntasks-per-node"], said["cpus-per-task"] or 1
     tasks = said["ntasks"] or nodes * (on_node or 1)
     # Slurm rounds up to whole cores.

@@ -159,14 +159,17 @@ class ZmqChannels:
     async def _deliver(self, client: tuple[str, bytes]) -> None:
         """Send the messages of a client in order once the client is connected."""
         waiting = self._undelivered[client]
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_CLIENT_RETURN_TIMEOUT_S):
                 while waiting:
                     if self._send_now(client[0], waiting[0]):
                         waiting.popleft()
                     else:
                         await asyncio.sleep(_CLIENT_CHECK_INTERVAL_S)
-        del self._undelivered[client]
+        except TimeoutError:
+            log.info("%d messages on %s are lost: their client has not returned", len(waiting), client[0])
+        finally:
+            del self._undelivered[client]
 
     def publish(self, frames: Frames, kind: str) -> bool:
         """Send a message to all clients; False: too large, given the unread messages of a slow client."""

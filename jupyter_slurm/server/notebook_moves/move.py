@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 from jupyter_core.utils import ensure_async
 from tornado import web
 
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, VariableTransfer
@@ -33,12 +34,6 @@ _OLD_KERNEL_TIMEOUT_S: Final = (
 )
 _KEEP_TIMEOUT_S: Final = 30.0  # seconds for an idle kernel to keep its allocations
 _RESTART_HINT: Final = "\nRestart the kernel to try again."  # appended to errors in cells of the notebook's kernel
-
-
-def _sentences(*parts: object) -> str:
-    from jupyter_slurm.client.render.job_card import sentences  # not at the start of the server, which a user awaits
-
-    return sentences(*parts)
 
 
 class _Failed(Exception):
@@ -152,7 +147,7 @@ class NotebookMove:
             self._is_cancellable = False
             kept = "" if goes_on or not self._keeps_allocations else await self._keep_allocations()
             await self._switch(keep_old=goes_on)
-            self._notify_cells("done", _sentences(f"The notebook now uses {self._display_name}", came, said, kept))
+            self._notify_cells("done", sentences(f"The notebook now uses {self._display_name}", came, said, kept))
         except asyncio.CancelledError:
             await self._end("cancelled", "Cancelled: the notebook keeps its kernel.")
         except (_Failed, CannotTravel, KernelGone) as error:
@@ -265,7 +260,7 @@ class NotebookMove:
         names = ", ".join(self._names)
 
         def waits() -> None:
-            self._notify_cells("waiting", _sentences(busy, f"Waiting for the running cell, then sending {names}"))
+            self._notify_cells("waiting", sentences(busy, f"Waiting for the running cell, then sending {names}"))
 
         with self._visiting(self._old) as visitor:
             self._snapshots.append(
@@ -289,9 +284,9 @@ class NotebookMove:
                 return None, "", False
         except TimeoutError:
             said = "A cell still runs in the previous kernel, which keeps running without a notebook"
-            return first, _sentences(said, first and f"The variables are those of {copied_at}"), True
+            return first, sentences(said, first and f"The variables are those of {copied_at}"), True
         except (CannotTravel, KernelGone) as error:
-            return first, _sentences(first and f"The variables are those of {copied_at}: {error}"), False
+            return first, sentences(first and f"The variables are those of {copied_at}: {error}"), False
 
     async def _wait_until_idle(self) -> None:
         def waits() -> None:
@@ -307,8 +302,8 @@ class NotebookMove:
         with self._visiting(self._new) as visitor:
             came = await visitor.restore(self._names, snapshot)
         if not came.names:
-            raise _Failed(_sentences("The new kernel can use none of the variables", *came.troubles))
-        return _sentences(f"Sent {', '.join(came.names)}", *came.troubles)
+            raise _Failed(sentences("The new kernel can use none of the variables", *came.troubles))
+        return sentences(f"Sent {', '.join(came.names)}", *came.troubles)
 
     @contextlib.contextmanager
     def _visiting(self, kernel: str) -> Iterator[VariableTransfer]:

@@ -153,7 +153,7 @@ class Cluster:
         self.staging.resume()
         self.poller.start()
         chores: list[Callable[[], Awaitable[None]]] = [self.steps.tend, partial(self.leases.tend, self.actions.cancel)]
-        chores.append(self.results.checks.check_arrays)
+        chores.append(self.jobs.checks.check_arrays)
         if tend_sessions is not None:
             chores.append(partial(tend_sessions, self))
         self.runner_watch.start(chores)
@@ -163,7 +163,7 @@ class Cluster:
     async def stop(self) -> None:
         """Stop watching; jobs and running sbatch commands continue."""
         asking = (self.actions, self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
-        working = (self.recovery, self.steps, self.poller, self.results.checks, self.results, self.tracker)
+        working = (self.recovery, self.steps, self.poller, self.jobs.checks, self.results, self.tracker)
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()
 
@@ -204,7 +204,7 @@ class Cluster:
             entry = self.tracker.find(requested["key"])
             self.environment_offers.consider(requested, entry)
             if entry is not None:
-                self.results.checks.note_submission(entry)
+                self.jobs.checks.note_submission(entry)
         return told
 
     async def resubmit(self, reference: str, requested: api.ResubmitJobRequest) -> api.Job | api.Preview:
@@ -237,7 +237,7 @@ class Cluster:
             self.poller.wake()
             for word in filter(str.isdecimal, argv[1:]):
                 if (entry := self.tracker.find(word)) is not None:
-                    self.results.checks.note_cancel(entry)
+                    self.jobs.checks.note_cancel(entry)
         return answer
 
     async def command_options(self, command: str) -> api.Options:

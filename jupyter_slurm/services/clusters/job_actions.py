@@ -113,9 +113,7 @@ class JobActions:
                 self._tracker.publish(entry)
             # In a loop over many jobs, the next query of the queue shows the new state.
             if entry.id is not None and not entry.is_finished and self._client.singles.is_ready():
-                records = await self._client.describe(entry.id)
-                if not entry.is_finished:  # a query of the queue may have shown its end meanwhile
-                    await self._tracker.update_from_slurm(entry, records)
+                await self._tracker.update_from_slurm(entry, await self._client.describe(entry.id))
             elif not entry.is_finished:
                 await self._poller.poll_early()
             if signal is None:
@@ -279,9 +277,7 @@ class JobActions:
                 return
             for case in cases if len(cases) <= _MAX_CHECKED_JOBS else ():
                 if case.entry.id is not None and singles.is_ready():
-                    records = await self._client.describe(case.entry.id)
-                    if not case.entry.is_finished:
-                        await self._tracker.update_from_slurm(case.entry, records)
+                    await self._tracker.update_from_slurm(case.entry, await self._client.describe(case.entry.id))
 
     def _answer(self, reference: str, error: SlurmError | None, entry: TrackedJob | None) -> api.ActOnJobsResponseItem:
         return {

@@ -88,7 +88,7 @@ class JobCatalog:
     def __init__(self, sources: JobSources, steps: Steps, waiting: WaitingJobs, user: str) -> None:
         self._client, self._tracker, self._scan = sources.client, sources.tracker, sources.scan
         self._queue, self._poller, self._history = sources.queue, sources.poller, sources.history
-        self._checks = sources.checks
+        self.checks = sources.checks
         self._steps, self._waiting, self._user = steps, waiting, user
         self._glancing: asyncio.Task[None] | None = None
         sources.queue.after_poll += [waiting.refresh_followed, sources.checks.note_starts]
@@ -119,7 +119,7 @@ class JobCatalog:
         ControllerError, CommandError
             Accounting has no answer for the longer period.
         """
-        self._checks.note_interest()
+        self.checks.note_interest()
         await self._glance(_LIST_S)
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
@@ -144,7 +144,7 @@ class JobCatalog:
 
     async def describe(self, reference: str) -> api.Job:
         """Return one job, or one task of an array (``12_3``)."""
-        self._checks.note_interest()
+        self.checks.note_interest()
         entry = await self.find(reference)
         # the poller does not watch finished jobs; this one may have been requeued
         if entry.is_finished and not entry.is_step:

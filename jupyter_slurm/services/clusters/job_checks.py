@@ -20,7 +20,7 @@ _LOOKS_S = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds after a submission, a start or a
 _PAUSES_S = (0.5, *(b - a for a, b in itertools.pairwise(_LOOKS_S)))
 _REST_S = 60.0  # seconds after which a job with many looks in vain gets another one
 _RESERVED_QUERIES = 3.0  # queries about single jobs that are left to the poller; after a cancellation, one is enough
-_SHARED_S, _SHARED_BY_JOB_S = 0.3, 0.02  # seconds for which one query of the queue counts as the look at each job
+_SHARED_S, _SHARED_BY_JOB_S = 0.3, 0.02  # seconds within which looks are one query: at least, and for each job
 _MAX_TASKS = 500  # of an array whose end markers are counted
 _FRESH_S = 2.0
 _INTEREST_S = 5.0  # seconds that a request for the state of jobs counts as waiting
@@ -198,9 +198,7 @@ class JobChecks:
         if (len(self._tasks) > 1 or not is_single) and await self._poller.poll_early(self._shared_s()):
             return
         if is_single and entry.id is not None and self._client.singles.is_ready(1 + reserved):
-            records = await self._client.describe(entry.id)
-            if not entry.is_finished:
-                await self._tracker.update_from_slurm(entry, records)
+            await self._tracker.update_from_slurm(entry, await self._client.describe(entry.id))
 
     def _shared_s(self) -> float:
         """Return for how many seconds a query of the queue counts for all jobs: the longer, the more jobs there are."""

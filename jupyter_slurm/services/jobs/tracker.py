@@ -354,9 +354,9 @@ class Tracker:
         return True
 
     async def update_from_slurm(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
-        """Update an active job from Slurm's records; return whether one of them was of this job."""
-        if not records or not entry.is_described_by(records):
-            return False
+        """Update a job, unless it has ended since the query; return whether it has, or a record is its own."""
+        if entry.is_finished or not records or not entry.is_described_by(records):
+            return entry.is_finished
         await self._apply_session_end(entry, records)
         entry.update_from_slurm(records, self.clock())
         await self._after_change(entry, was_finished=False)

@@ -50,18 +50,6 @@ class StateChecks(Protocol):
     def note_news(self, entry: TrackedJob) -> None:
         """Look at a job soon, because it has written output or started."""
 
-    def note_submission(self, entry: TrackedJob) -> None:
-        """Look at a new job soon, because it may start and end."""
-
-    def note_cancel(self, entry: TrackedJob) -> None:
-        """Look at a job soon, because it was cancelled."""
-
-    async def check_arrays(self) -> None:
-        """Look at a followed array soon if each of its tasks has ended."""
-
-    async def stop(self) -> None:
-        """Stop."""
-
 
 class ResultReader:
     """Read data and results of one cluster's jobs.
@@ -91,7 +79,7 @@ class ResultReader:
         find: Callable[[str], Awaitable[TrackedJob]],
         display_entry: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
-        self._client, self._tracker, self.checks, self._reached = client, tracker, checks, reached
+        self._client, self._tracker, self._checks, self._reached = client, tracker, checks, reached
         self._find, self._display_entry = find, display_entry
         self._transport, self._clock = client.transport, tracker.clock
         self._tails = OutputGrowth(client.transport)
@@ -232,7 +220,7 @@ class ResultReader:
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self._tracker.listening(entry) as changed:
-            self.checks.wake()
+            self._checks.wake()
 
             def look() -> TrackedJob:
                 return self._display_entry(reference, self._tracker.find(reference) or entry)
@@ -248,7 +236,7 @@ class ResultReader:
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
             self._tracker.publish(entry)
-        self.checks.note_news(entry)
+        self._checks.note_news(entry)
 
     async def _find_single(self, reference: str) -> TrackedJob:
         return self._display_entry(reference, await self._find(reference))

@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
@@ -72,7 +74,8 @@ class Sessions:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
         self._published: dict[str, api.Session | None] = {}  # last published state of each active session
-        self._next: dict[str, tuple[float, float]] = {}  # time of the next attempt, and the pause after it
+        self._next_attempts: dict[str, float] = {}  # monotonic seconds, by session
+        self._delays = defaultdict[str, RetryDelays](lambda: RetryDelays(*_RETRY_DELAYS_S))
         self._reaching: dict[str, asyncio.Task[None]] = {}
         self._approaching: dict[str, asyncio.Task[None]] = {}
 
@@ -211,12 +214,11 @@ class Sessions:
     @staticmethod
     async def _until_over(cluster: SessionCluster, entry: TrackedJob) -> None:
         """Wait for the end of a session; query Slurm about this job alone if the rate limit allows."""
-        pause = _CHECK_DELAYS_S[0]
+        delays = RetryDelays(*_CHECK_DELAYS_S)
         while not entry.is_finished:
             with cluster.tracker.listening(entry) as changed, contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(delays.next()):
                     await changed.wait()  # another query may have seen the end
-            pause = min(_CHECK_DELAYS_S[1], pause * 2)
             cluster.poller.wake()
             if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_RESERVED_LOOKUPS):
                 with contextlib.suppress(SlurmError):
@@ -232,7 +234,8 @@ class Sessions:
             key = str(entry.key)
             if entry.is_finished:
                 self._published.pop(key, None)
-                self._next.pop(key, None)
+                self._next_attempts.pop(key, None)
+                self._delays.pop(key, None)
                 self._pages.remove(key)
                 self._tunnels.leave(cluster.id, key)
                 continue
@@ -262,11 +265,9 @@ class Sessions:
         )
 
     def _is_check_due(self, cluster: SessionCluster, key: str) -> bool:
-        at, _ = self._next.get(key, (0.0, 0.0))
-        if time.monotonic() < at or key in self._reaching:
+        if time.monotonic() < self._next_attempts.get(key, 0.0) or key in self._reaching:
             return False
-        self._next.setdefault(key, (0.0, _RETRY_DELAYS_S[0]))
-        self._next[key] = (time.monotonic() + _FRESH_DELAYS_S[cluster.location.is_remote], self._next[key][1])
+        self._next_attempts[key] = time.monotonic() + _FRESH_DELAYS_S[cluster.location.is_remote]
         return True
 
     async def _check_listener(self, cluster: SessionCluster, entry: TrackedJob) -> bool:
@@ -313,11 +314,11 @@ class Sessions:
         key = str(entry.key)
         try:
             await self._reach(cluster, entry)
-            self._next.pop(key, None)
+            self._next_attempts.pop(key, None)
+            self._delays.pop(key, None)
         except (SlurmError, OSError) as error:
             log.info("session %s is not reached: %s", entry.key, error)
-            pause = self._next.get(key, (0.0, _RETRY_DELAYS_S[0]))[1]
-            self._next[key] = (time.monotonic() + pause, min(_RETRY_DELAYS_S[1], pause * 2))
+            self._next_attempts[key] = time.monotonic() + self._delays[key].next()
         cluster.tracker.publish(entry)
 
     async def _reach(self, cluster: SessionCluster, entry: TrackedJob, *, is_requested: bool = False) -> None:

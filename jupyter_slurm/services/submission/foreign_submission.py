@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,11 +39,7 @@ async def foreign_submission(cluster: JobSource, reference: str) -> api.ForeignS
     script = (await cluster.results.script(reference)).decode("utf-8", "replace")
     if whole.latest is not None and record.work_dir is None:
         record = _with_details(record, whole.latest)
-    try:
-        table = await cluster.client.options("sbatch")
-        header = {option.name: option.value for option in table.split(header_options(script)).options}
-    except SlurmError:
-        header = {}  # sbatch will say what it does not understand
+    header = await _split(cluster, header_options(script))
     request = await _request(cluster, entry) or await _accounted(cluster, entry, record, header)
     return {"script": script, "options": recorded_options(record, request, _array_of(entry, header), header)}
 
@@ -69,7 +65,17 @@ async def _accounted(
     if entry.id is not None:
         with contextlib.suppress(SlurmError):
             row = next(iter(await cluster.client.accounting.requests(entry.id)), row)
-    return accounted_request(row, header)
+    # Slurm joins the words of the command line with blanks, without quotes.
+    return accounted_request(row, {**header, **await _split(cluster, row["SubmitLine"].split()[1:])})
+
+
+async def _split(cluster: JobSource, words: Sequence[str]) -> dict[str, str | None]:
+    """Return options of sbatch by name; none if a word is not understood, which sbatch will say."""
+    try:
+        table = await cluster.client.options("sbatch")
+        return {option.name: option.value for option in table.split(words).options}
+    except SlurmError:
+        return {}
 
 
 def _with_details(record: JobRecord, whole: JobRecord) -> JobRecord:

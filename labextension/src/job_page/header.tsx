@@ -7,7 +7,7 @@ import { countsText, failedTaskReference } from "../common/array_labels";
 import { formatTime } from "../common/format";
 import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
 import { jobCluster, jobName, jobState, jobTime, problemText } from "../common/labels";
-import { useFocusHandover } from "../common/jupyterlab/focus";
+import { HandoverButton } from "../common/jupyterlab/focus";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import { actName } from "../jobs/actions/action_labels";
 import { estimate, reasonLines, remainingTime, timelineEvents } from "./labels";
@@ -44,21 +44,10 @@ function Button(props: {
   readonly kind?: "accept" | "warn" | "minimal";
 }): React.ReactElement {
   const { label, act, isOff = false, kind = "minimal" } = props;
-  const node = useFocusHandover();
   return (
-    <button
-      ref={node}
-      type="button"
-      className={`jp-mod-styled jp-mod-${kind}`}
-      aria-disabled={isOff} // not disabled: the button would lose the focus
-      onClick={() => {
-        if (!isOff) {
-          act();
-        }
-      }}
-    >
+    <HandoverButton className={`jp-mod-styled jp-mod-${kind}`} {...{ act, isOff }}>
       {label}
-    </button>
+    </HandoverButton>
   );
 }
 

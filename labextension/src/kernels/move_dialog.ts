@@ -48,7 +48,7 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
   private readonly _sum = createElement("div", "jp-Slurm-aside");
   private readonly _ending = createElement("fieldset", "jp-Slurm-variables");
   private readonly _keep = createElement("input", "");
-  private readonly _fate = createElement("div", "jp-Slurm-aside");
+  private readonly _consequence = createElement("div", "jp-Slurm-aside");
   private readonly _error = createElement("div", "jp-Slurm-problem");
   /** Selections of the user, by name; others are as at first. */
   private readonly _chosen: Map<string, boolean>;
@@ -78,7 +78,7 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
     this._keep.addEventListener("change", () => {
       this._drawAllocations();
     });
-    this._fate.ariaLive = "polite";
+    this._consequence.ariaLive = "polite";
     this.node.append(createElement("div", "jp-Slurm-aside", about));
     if (this._kernel !== null) {
       const label = createElement("label", "");
@@ -169,7 +169,7 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
       ending.length,
       names,
     );
-    this._fate.textContent = box.checked
+    this._consequence.textContent = box.checked
       ? trans.__("The next kernel of the notebook can use it. Without use it ends after its lease.")
       : trans._n(
           "The move ends the present kernel, and releases its allocation %2.",
@@ -181,7 +181,7 @@ class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
       const label = createElement("label", "jp-Slurm-keep");
       label.append(box, createElement("span", ""));
       const legend = createElement("legend", "", trans.__("Allocations of this kernel"));
-      this._ending.append(legend, label, this._fate);
+      this._ending.append(legend, label, this._consequence);
     }
     box.nextElementSibling?.replaceChildren(text);
   }

@@ -4,7 +4,7 @@ import * as React from "react";
 
 import { formatClock } from "../common/format";
 import { jobCluster, jobName, problemText } from "../common/labels";
-import { useFocusHandover } from "../common/jupyterlab/focus";
+import { HandoverButton } from "../common/jupyterlab/focus";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import {
   isolationText,
@@ -61,30 +61,6 @@ function NewNotebook({
   ) : null;
 }
 
-interface IStopProps extends Pick<ISessionProps, "trans" | "job" | "stop"> {
-  readonly isStopping: boolean;
-}
-
-function StopButton({ trans, job, stop, isStopping }: IStopProps): React.ReactElement {
-  const node = useFocusHandover();
-  return (
-    <button
-      ref={node}
-      type="button"
-      className="jp-mod-styled jp-mod-minimal"
-      aria-disabled={isStopping} // not disabled: the button would lose the focus
-      aria-label={trans.__("Stop session %1", jobName(job))}
-      onClick={() => {
-        if (!isStopping) {
-          stop(job);
-        }
-      }}
-    >
-      {isStopping ? trans.__("Stopping…") : trans.__("Stop")}
-    </button>
-  );
-}
-
 /** Actions on a session: open it in a tab of its own, connect to it, stop it. */
 function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElement {
   const { model, trans, job, stop, children } = props;
@@ -116,7 +92,18 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
           {trans.__("Connect")}
         </button>
       )}
-      {!isOver(job) && <StopButton {...{ trans, job, stop, isStopping }} />}
+      {!isOver(job) && (
+        <HandoverButton
+          className="jp-mod-styled jp-mod-minimal"
+          aria-label={trans.__("Stop session %1", name)}
+          isOff={isStopping}
+          act={() => {
+            stop(job);
+          }}
+        >
+          {isStopping ? trans.__("Stopping…") : trans.__("Stop")}
+        </HandoverButton>
+      )}
     </>
   );
 }

@@ -18,8 +18,8 @@ from jupyter_slurm.client.render.job_card import (
     as_text,
     headline,
     output_as_html,
-    sentences,
 )
+from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import JobFailed, from_problem
 

@@ -109,8 +109,8 @@ async def test_many_submissions_do_not_earn_many_looks(desk: Any, monkeypatch: p
     with contextlib.ExitStack() as stack:
         for entry in entries:
             stack.enter_context(services.tracker.listening(entry))
-            services.results.checks.note_submission(entry)
-        await asyncio.gather(*services.results.checks._tasks)
+            services.jobs.checks.note_submission(entry)
+        await asyncio.gather(*services.jobs.checks._tasks)
     assert 1 <= len(asked) <= 15
     await services.actions.act("cancel", [job["key"] for job in jobs])
 
@@ -120,7 +120,7 @@ async def test_nobody_looks_for_those_who_do_not_wait(desk: Any, monkeypatch: py
     asked = await _let_early_looks_only(desk, monkeypatch)
     monkeypatch.setattr(job_checks, "_PAUSES_S", (0.01,) * 5)
     await desk.submit("#!/bin/sh\nexit 0\n")
-    await asyncio.gather(*desk.core.cluster(desk.id).results.checks._tasks)
+    await asyncio.gather(*desk.core.cluster(desk.id).jobs.checks._tasks)
     assert not asked
 
 
@@ -155,8 +155,8 @@ async def test_a_job_that_goes_on_is_looked_at_less_and_less(
     entry = await services.jobs.find(job["key"])
     with services.tracker.listening(entry):
         for _ in range(60):
-            services.results.checks.note_news(entry)
-            one = services.results.checks._watched[id(entry)]
+            services.jobs.checks.note_news(entry)
+            one = services.jobs.checks._watched[id(entry)]
             one.news_at = -1000.0  # quiet for long
             if one.task is None:
                 break

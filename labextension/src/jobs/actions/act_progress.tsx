@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IActProgress } from "../../common/api/objects";
-import { useFocusHandover } from "../../common/jupyterlab/focus";
+import { HandoverButton } from "../../common/jupyterlab/focus";
 import type { IJobsModel } from "../../common/jobs_model";
 import { actProgressText } from "./action_labels";
 
@@ -13,26 +13,19 @@ interface IProps {
 }
 
 function Progress({ model, trans, act }: IProps & { act: IActProgress }): React.ReactElement {
-  const node = useFocusHandover();
   const text = actProgressText(trans, act);
   const isEnded = act.state === "stopped" || act.state === "finished";
   return (
     <div className="jp-Slurm-actProgress" role="status" data-state={act.state}>
       <span>{text}</span>
       {!isEnded && <progress aria-label={text} value={act.done} max={act.total} />}
-      <button
-        ref={node}
-        type="button"
+      <HandoverButton
         className="jp-mod-styled jp-mod-minimal"
-        aria-disabled={act.state === "stopping"}
-        onClick={() => {
-          if (act.state !== "stopping") {
-            void model.stopAct(act);
-          }
-        }}
+        isOff={act.state === "stopping"}
+        act={() => void model.stopAct(act)}
       >
         {isEnded ? trans.__("Dismiss") : trans.__("Stop")}
-      </button>
+      </HandoverButton>
     </div>
   );
 }

@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { HTMLSelect } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import { useFocusHandover } from "../../../common/jupyterlab/focus";
+import { HandoverButton } from "../../../common/jupyterlab/focus";
 import { problemText } from "../../../common/labels";
 import type { JobsTable } from "../table_model";
 import { PERIODS, savedPeriod, type Period } from "./period";
@@ -64,21 +64,14 @@ export function PeriodChoice({ table, trans }: IProps): React.ReactElement | nul
 
 /** Shows all jobs again, where some are hidden by a filter. */
 export function ClearFilters({ table, trans }: IProps): React.ReactElement | null {
-  return !table.isFiltered ? null : <ClearButton {...{ table, trans }} />;
-}
-
-function ClearButton({ table, trans }: IProps): React.ReactElement {
-  const node = useFocusHandover();
-  return (
-    <button
-      ref={node}
-      type="button"
+  return !table.isFiltered ? null : (
+    <HandoverButton
       className="jp-Slurm-link"
-      onClick={() => {
+      act={() => {
         table.clearFilters();
       }}
     >
       {trans.__("Clear filters")}
-    </button>
+    </HandoverButton>
   );
 }

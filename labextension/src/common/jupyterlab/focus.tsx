@@ -9,8 +9,14 @@ export function focusTable(from: Element): void {
   (panel?.querySelector<HTMLElement>("[role=treegrid]") ?? panel)?.focus({ preventScroll: true });
 }
 
-/** Return the reference of a button that may disappear: its focus then passes to the table, else to the panel. */
-export function useFocusHandover(): React.RefObject<HTMLButtonElement> {
+interface IButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
+  /** Whether the button does nothing now. It is not `disabled`: then it would lose the focus. */
+  readonly isOff?: boolean;
+  readonly act: () => void;
+}
+
+/** A button that may disappear: its focus then passes to the table, else to the panel. */
+export function HandoverButton({ isOff = false, act, ...rest }: IButtonProps): React.ReactElement {
   const node = React.useRef<HTMLButtonElement>(null);
   React.useLayoutEffect(() => {
     const button = node.current;
@@ -20,7 +26,19 @@ export function useFocusHandover(): React.RefObject<HTMLButtonElement> {
       }
     };
   }, []);
-  return node;
+  return (
+    <button
+      ref={node}
+      type="button"
+      aria-disabled={isOff}
+      onClick={() => {
+        if (!isOff) {
+          act();
+        }
+      }}
+      {...rest}
+    />
+  );
 }
 
 /** When a page closes that has the focus, pass it to the page behind it: JupyterLab shows that page only. */
