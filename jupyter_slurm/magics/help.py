@@ -56,9 +56,9 @@ job.failed().resubmit(). Each task has its own output and values: job[3].stdout,
 the size of an array, jupyter_slurm submits several arrays as one job; then use task_index in Python cells, and
 ${task_index:-$SLURM_ARRAY_TASK_ID} in scripts.
 
-Python values: {name}, {job.id}, {runs[0]} and $name are replaced in the line. If Python has no such name, $NAME,
-${NAME} and a leading ~ expand as in a shell: -o $HOME/%j.txt. Unknown names, text in single quotes, scripts and --wrap
-stay unchanged.
+Python values: {name}, {job.id}, {runs[0]}, {n + 1} and $name are replaced in the line. If Python has no such name,
+$NAME, ${NAME} and a leading ~ expand as in a shell: -o $HOME/%j.txt. Unknown names, text in single quotes, scripts and
+--wrap stay unchanged.
 
 Examples:
     %%sbatch -p gpu --gpus 1 --time 2:00:00 as=job

@@ -1,46 +1,27 @@
 """Values in a magic line: ``{name}``, ``$name``, ``${name}`` of Python, else ``$NAME`` and ``~`` as in a shell.
 
 A name that neither Python nor the environment knows stays as typed, for the cluster or for awk. The braces may contain
-a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``). Nothing is called or
-evaluated. Any other text that begins with a Python name is refused, because the job would get the braces: an expression
-(``{n + 1}``), a missing attribute, a private attribute, a method. A function, class or module (``awk {print}``),
+a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``), and arithmetic with them
+(``{n + 1}``, ``{n:03}``). Nothing is called. Any other text of Python names is refused, because the job would get the
+braces: a call, a missing attribute, a private attribute, a method. A function, class or module (``awk {print}``),
 doubled braces and ``$$`` stay as typed. So does text in single quotes or after a backslash.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
+from jupyter_slurm.domain.magic_line.expression import MISSING, Lookup, value_of_expression
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["MISSING", "Lookup", "expand_at", "variable_at"]
 
-#: Result of a lookup for an unknown name.
-MISSING: Final = object()
-
-Lookup = Callable[[str], Any]
-
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]*"\]"""
 _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
-_MAX_EXPRESSION_CHARACTERS = 200
-_FORMAT = re.compile(rf"(?P<name>{_NAME}(?:{_STEP})*)(?:![rsa]|:[^:{{}}\s]*|=)")
-_EXPRESSIONS = (
-    ast.Attribute,
-    ast.BinOp,
-    ast.BoolOp,
-    ast.Call,
-    ast.Compare,
-    ast.IfExp,
-    ast.JoinedStr,
-    ast.Subscript,
-    ast.UnaryOp,
-)
-_FUNCTIONS = frozenset({"abs", "float", "int", "len", "max", "min", "range", "repr", "round", "sorted", "str", "sum"})
 _STEPS = re.compile(_STEP)
 _VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _HOME = re.compile(r"~(?=/|\s|\Z)")
@@ -66,11 +47,11 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     Raises
     ------
     UsageError
-        The reference is a Python expression, or has no value; ``details["span"]`` has its position.
+        The reference calls a function, fails, or has no value; ``details["span"]`` has its position.
     """
     match = _REFERENCE.match(text, at)
     if match is None and text[at] == "{" and text[max(at - 1, 0) : at] not in ("{", "$"):
-        _refuse_expression(text, at, lookup)
+        return _expand_expression(text, at, lookup)
     if match is None or text[max(at - 1, 0) : at] == text[at]:
         return None
     path = match["path"] or match["name"] or match["braced"]
@@ -104,27 +85,19 @@ def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, 
     return (variables[name], match.end()) if name in variables else None
 
 
-def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
-    """Refuse ``{n + 1}`` and ``{n:03}`` if Python has such names, because the job would get the braces."""
-    inside = text[at + 1 : max(text.find("}", at), at)].strip()
-    if not inside or len(inside) > _MAX_EXPRESSION_CHARACTERS:
-        return
-    formatted = _FORMAT.fullmatch(inside)
+def _expand_expression(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
+    """Expand ``{n + 1}`` and ``{n:03}`` if Python has such names."""
+    close = text.find("}", at)
+    if close < 0:
+        return None
     try:
-        tree = ast.parse(formatted["name"] if formatted else inside, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    own = {name for name in names if lookup(name) is not MISSING}
-    is_one = bool(formatted) or isinstance(tree, _EXPRESSIONS)
-    if is_one and own and names <= own | _FUNCTIONS:
-        end, value = text.index("}", at) + 1, f'f"{{{inside}}}"' if formatted else inside
-        raise UsageError(
-            f"{text[at:end]}: only names are replaced, not expressions.",
-            hint=f"Assign the value in an earlier cell (value = {value}), and write {{value}}. Put the text in "
-            "single quotes to keep it as typed.",
-            span=[at, end],
-        )
+        value = value_of_expression(text[at + 1 : close], lookup)
+    except UsageError as error:
+        error.details["span"] = [at, close + 1]
+        raise
+    if value is MISSING or callable(value) or isinstance(value, ModuleType):
+        return None
+    return _as_text(value), close + 1
 
 
 def _unknown_reference_error(match: re.Match[str], value: Any) -> UsageError:

@@ -143,23 +143,43 @@ NUMBERS = {"n": 3, "runs": [1, 2], "i": 0, "name": "x"}
 
 
 @pytest.mark.parametrize(
-    ("line", "part"),
+    ("line", "words"),
     [
-        ("--array 1-{n+1}", "{n+1}"),
-        ("-J 'a' {n * 2}", "{n * 2}"),
-        ("{len(runs)}", "{len(runs)}"),
-        ('"{runs[i]}"', "{runs[i]}"),
-        ("-J run{n:03d}", "{n:03d}"),
-        ("{name!r}", "{name!r}"),
-        ("{name.upper()}", "{name.upper()}"),
-        ("{-n}", "{-n}"),
-        ("-o {name.__class__}", "{name.__class__}"),
-        ("{name._private}", "{name._private}"),
-        ("afterok:{runs.copy()[0].real}", "{runs.copy()[0].real}"),
+        ("--array 1-{n+1}", ["--array", "1-4"]),
+        ("-J 'a' {n * 2}", ["-J", "a", "6"]),
+        ("{n//2} {n/2} {n%2} {n**2} {-n} {2*(n-1)}", ["1", "1.5", "1", "9", "-3", "4"]),
+        ('"{runs[i]}" {runs[n-2]} {runs[:1]} {runs+runs}', ["1", "2", "1", "1,2,1,2"]),
+        ("-J run{n:03d} {n/7:.2f} {name!r} {name:>3}", ["-J", "run003", "0.43", "'x'", "  x"]),
+        ("{name + '.csv'} {name*2} {2*name}", ["x.csv", "xx", "xx"]),
     ],
 )
-def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
-    with pytest.raises(UsageError, match="only names are replaced, not expressions") as caught:
+def test_arithmetic(line: str, words: list[str]) -> None:
+    assert [token.text for token in tokenize(line, lambda name: NUMBERS.get(name, MISSING))] == words
+
+
+@pytest.mark.parametrize(
+    ("line", "part", "why"),
+    [
+        ("{len(runs)}", "{len(runs)}", "functions are not called"),
+        ("{name.upper()}", "{name.upper()}", "functions are not called"),
+        ("-o {name.__class__}", "{name.__class__}", "only names and arithmetic"),
+        ("{name._private}", "{name._private}", "only names and arithmetic"),
+        ("{name._private + 'x'}", "{name._private + 'x'}", "only names and arithmetic"),
+        ("afterok:{runs.copy()[0].real}", "{runs.copy()[0].real}", "functions are not called"),
+        ("{n > 2}", "{n > 2}", "only names and arithmetic"),
+        ("-J 'a' {n/i}", "{n/i}", "ZeroDivisionError: division by zero"),
+        ("{n + name}", "{n + name}", "TypeError"),
+        ("{runs[n]}", "{runs[n]}", "IndexError"),
+        ("{n:xyz}", "{n:xyz}", "ValueError"),
+        ("{name % n}", "{name % n}", "only names and arithmetic"),
+        # A typing error must not fill the memory.
+        ("{n ** 9 ** 9 ** 9}", "{n ** 9 ** 9 ** 9}", "OverflowError"),
+        ("{name * 99999999999}", "{name * 99999999999}", "OverflowError"),
+        ("{99999999999 * runs}", "{99999999999 * runs}", "OverflowError"),
+    ],
+)
+def test_an_expression_without_a_value_is_refused_at_once(line: str, part: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
         tokenize(line, lambda name: NUMBERS.get(name, MISSING))
     start, end = caught.value.details["span"]
     # In a word that a blank ends, only the braces are a reference.
@@ -198,6 +218,7 @@ def test_what_leads_nowhere_is_refused_at_once(part: str, why: str) -> None:
         "${n+1}",
         "{a,b}",
         "{n,i}",
+        "{n:99999}",
         "{1..3}",
         "{",
         "{}",
