@@ -58,7 +58,10 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 
   -m "not (slurm or root or slow or browser or bench or remote)" \
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
-.PHONY: help demo lab test test-fast test-lowest test-newest test-hub release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+# The parts of `make test-matrix`, each a target test-PART.
+MATRIX = lowest newest hub
+
+.PHONY: help demo lab test test-fast test-lowest test-newest test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -91,6 +94,9 @@ docs-images: .build/test-system .build/installed ## take the pictures of the doc
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
+
+test-matrix: ## each version, system and user that is supported, and a table of the results; about an hour, as root
+	@./.ci/matrix $(MATRIX)
 
 test-lowest: .build/lowest/ready ## a part without Slurm, with the lowest versions of the dependencies
 	@$(call PYTEST_VERSIONS,.build/lowest)
