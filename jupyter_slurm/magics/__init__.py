@@ -19,6 +19,7 @@ __all__ = ["COMMANDS", "register", "unregister"]
 COMMANDS = (
     "sacct",
     "sacctmgr",
+    "sbcast",
     "scancel",
     "scontrol",
     "sdiag",
@@ -28,6 +29,7 @@ COMMANDS = (
     "sreport",
     "sshare",
     "sstat",
+    "strigger",
 )
 """Slurm commands with a line magic of their own."""
 

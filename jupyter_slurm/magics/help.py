@@ -219,6 +219,11 @@ _TEXTS = {
     "sdiag": ("Statistics of the controller", ["%sdiag"]),
     "sacctmgr": ("Accounts, users, QOS", ["%sacctmgr show associations user=$USER", "%sacctmgr show qos"]),
     "sreport": ("Reports of cluster usage", ["%sreport cluster utilization", "%sreport user top start=2026-01-01"]),
+    "sbcast": (
+        "Copy a file of the login node to all nodes of a job",
+        ["%sbcast --jobid {job} data.tar /tmp/data.tar", "%sbcast --jobid {job} --force data.tar /tmp/data.tar"],
+    ),
+    "strigger": ("Programs that Slurm runs at an event", ["%strigger --get", "%strigger --clear --id 3"]),
     "sstat": ("Resources that a running job uses", ["%sstat -a {job}", "%sstat {job}.batch"]),
 }
 

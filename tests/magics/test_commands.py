@@ -57,6 +57,31 @@ def test_scancel_takes_jobs_and_lists(kernel: Any, waiting: Any) -> None:
     assert kernel.value("waiting.wait(check=False).state") == "CANCELLED"
 
 
+def test_sbcast_copies_a_file_to_the_nodes_of_a_job(
+    kernel: Any, waiting: Any, gate: Callable[[str], Path], wait_for: Callable[..., Any]
+) -> None:
+    wait_for(lambda: kernel.value("waiting.state") == "RUNNING", "the job")
+    source = gate("go").parent / "a b.txt"
+    source.write_text("for the nodes")
+    assert "%sbcast --jobid {job}" in kernel.run(f"%sbcast '{source}' '{source}.copy'").traceback
+    kernel.ok(f"source = {str(source)!r}")
+    kernel.ok("%sbcast --jobid {waiting} {source} {source + '.copy'}")
+    wait_for(Path(f"{source}.copy").exists, "the copy")
+    assert Path(f"{source}.copy").read_text() == "for the nodes"
+    ran = kernel.run("%sbcast --jobid {waiting} {source} {source + '.copy'}")
+    assert "File exists" in ran.traceback
+
+
+def test_triggers_are_set_listed_and_cleared(kernel: Any, waiting: Any) -> None:
+    kernel.ok("%strigger --set --jobid {waiting} --fini --program /bin/true")
+    kernel.ok("listed = %strigger --get")
+    row = kernel.value("str(listed).splitlines()[-1]").split()
+    assert row[1:4] == ["job", kernel.value("waiting"), "fini"]
+    kernel.ok(f"%strigger --clear --id {row[0]}")
+    kernel.ok("listed = %strigger --get")
+    assert "fini" not in kernel.value("str(listed)")
+
+
 def test_scancel_cancels_nothing_if_a_name_has_no_value(kernel: Any, waiting: Any) -> None:
     ran = kernel.run("%scancel {waiting} {undefined}")
     assert "{undefined} has no value, so `scancel` was not run." in ran.traceback

@@ -117,7 +117,9 @@ _NODE_STATES: Final = (
 _SPECIAL: Final = {
     ("sacct", "jobs"): _ANY_JOB,
     ("sinfo", "states"): Choices(fixed=_NODE_STATES),
+    ("sbcast", "jobid"): Choices(("job", "step")),
     ("sstat", "jobs"): Choices(("job", "step")),
+    ("strigger", "jobid"): _JOB,
 }
 
 _SCONTROL: Final = (

@@ -13,7 +13,7 @@ __all__ = ["COMMANDS", "check_ends", "is_repeatable"]
 _REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
 
 #: Commands that a user may run. Of sbatch only ``--test-only``, which submits nothing.
-COMMANDS: Final = _REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
+COMMANDS: Final = _REPEATABLE | {"sacctmgr", "sbatch", "sbcast", "scontrol", "strigger"}
 
 _INTERACTIVE_HINTS: Final = {
     "scontrol": "%scontrol show job 12",

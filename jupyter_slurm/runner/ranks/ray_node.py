@@ -35,6 +35,7 @@ loader = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")
 load = loader["load"]
 
 _START = ("ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
+_DEFAULT_PASSWORD = "5241590000000000"  # noqa: S105 - of Ray's own Redis, public, until Ray 1.11; later ones ignore it
 _NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any free ports: several users may run Ray on one node
 _STORE_SHARE, _MIN_STORE_BYTES = (
     0.3,
@@ -98,6 +99,8 @@ def is_open(version: str) -> bool:
 def set_variables(env: Any, token: str) -> None:
     """Set the variables by which programs find the cluster, and Ray's settings that have no options."""
     env["RAY_ADDRESS"] = env["JUPYTER_SLURM_RAY_ADDRESS"]
+    # Main scripts that were written for Ray's own example of a submission script read these names.
+    env["ip_head"], env["redis_password"] = env["RAY_ADDRESS"], _DEFAULT_PASSWORD
     env["RAY_USAGE_STATS_ENABLED"] = "0"
     env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"] = "token", token
     env.pop("RAY_AUTH_TOKEN", None)  # Ray would prefer this one

@@ -53,7 +53,8 @@ def left(job: str) -> list[str]:
 # Slurm's share of two nodes; a client without the token; and a killed raylet of a node, after which the cell continues.
 CELL = """
 import json, os, signal, stat, subprocess, sys, time, ray
-ray.init(log_to_driver=False, logging_level="ERROR")
+address, password = os.environ["ip_head"], os.environ["redis_password"]  # as scripts of older guides do
+ray.init(address=address, _redis_password=password, log_to_driver=False, logging_level="ERROR")
 
 @ray.remote(num_cpus=2)
 def where(step):
