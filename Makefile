@@ -18,6 +18,9 @@ unexport PYTHONPATH
 # The demo needs no accounting, and so no MariaDB.
 EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing --no-accounting)
 ACCOUNTING_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing)
+# What .ci/machine makes a bare Debian with.
+MMDEBSTRAP_PACKAGES = $(shell command -v mmdebstrap >/dev/null || echo mmdebstrap; \
+  [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring)
 # Programs that only the tests need, each with Debian's package of it.
 TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
   [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
@@ -59,9 +62,9 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
 # The parts of `make test-matrix`, each a target test-PART.
-MATRIX = lowest newest hub
+MATRIX = lowest newest pythons bare hub
 
-.PHONY: help demo lab test test-fast test-lowest test-newest test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -103,6 +106,28 @@ test-lowest: .build/lowest/ready ## a part without Slurm, with the lowest versio
 
 test-newest: .build/newest/ready ## the same with the newest versions, pre-releases included
 	@$(call PYTEST_VERSIONS,.build/newest)
+
+# Python 3.12 is in no Debian: that of this computer, if there is one. In a machine nothing is built: it gets the wheel.
+test-pythons: .build/wheel .build/machine-system ## the same with other Pythons, of this computer or of the Debian that has it; as root
+	@status=0; \
+	  ./.ci/cell "pythons: 3.12 of this computer" sh -c './.ci/python 3.12 && exec $(MAKE) .test-python3.12' || status=1; \
+	  for cell in "3.13 trixie" "3.14 sid"; do \
+	    ./.ci/cell "pythons: $${cell% *} of Debian $${cell#* }" \
+	      env MACHINE_CARRY=dist MACHINE_PACKAGES="python3-venv openssh-client rsync" ./.ci/machine "$${cell#* }" root \
+	      make ".test-python$${cell% *}" -o .build/wheel || status=1; \
+	  done; exit $$status
+
+.test-python%: .build/uv/ready .build/wheel
+	@"$$(./.ci/python $*)" -m venv --clear --without-pip .build/python$*
+	@$(QUIET) "python$*: what the tests need, for Python $*" \
+	  .build/uv/bin/uv pip install --python .build/python$*/bin/python "$$(echo dist/*.whl)[test]"
+	@$(call PYTEST_VERSIONS,.build/python$*)
+
+test-bare: .build/machine-system ## `make demo` on a bare Debian 12 and 13, as root and as an ordinary user with sudo; as root
+	@status=0; \
+	  ./.ci/cell "bare: Debian 12, root" ./.ci/machine bookworm root make demo || status=1; \
+	  ./.ci/cell "bare: Debian 13, ordinary user with sudo" ./.ci/machine trixie silva make demo || status=1; \
+	  exit $$status
 
 release-check: .build/installed .build/release-tools/ready ## build what is released, twice, compare the bytes, and check it
 	@./.ci/release
@@ -155,6 +180,11 @@ clean: ## remove what was built and installed here
 
 .build/test-system: .build/demo-system
 	@$(MAKE) .apt PACKAGES="$(ACCOUNTING_PACKAGES) $(TEST_PACKAGES)"
+	@touch $@
+
+.build/machine-system:
+	@mkdir -p .build
+	@$(MAKE) .apt PACKAGES="$(MMDEBSTRAP_PACKAGES)"
 	@touch $@
 
 .PHONY: .apt
