@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextvars import Context
 from typing import Any, TypeVar
 
-__all__ = ["spawn"]
+__all__ = ["cancel_reader", "spawn"]
 
 _T = TypeVar("_T")
 _lock = threading.Lock()
@@ -33,10 +33,21 @@ def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
         task.add_done_callback(lambda done: _pass_result(done, result))
-        result.add_done_callback(lambda done: loop.call_soon_threadsafe(task.cancel) if done.cancelled() else None)
+        result.add_done_callback(
+            lambda done: loop.call_soon_threadsafe(cancel_reader, task) if done.cancelled() else None
+        )
 
     loop.call_soon_threadsafe(start)
     return result
+
+
+def cancel_reader(task: asyncio.Future[Any]) -> None:
+    """Cancel a task of the running loop that may read from the agent's socket.
+
+    It is cancelled after the events of sockets of the same turn of the loop. If it were cancelled before them, anyio
+    would still set the result of the read, and the loop would log an InvalidStateError.
+    """
+    asyncio.get_running_loop().call_later(0, task.cancel)  # a loop runs timers after the events of sockets
 
 
 _tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds its tasks weakly

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets.config import Config
 
+from jupyter_slurm.client.event_loop import cancel_reader
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.server.session_route import SessionRoute
@@ -176,7 +177,7 @@ class AgentAccess:
         self._is_closed = True
         following, self._following = self._following, None
         if following is not None:
-            following.cancel()
+            cancel_reader(following)
             await asyncio.gather(following, return_exceptions=True)
         client, self._client = self._client, None
         if client is not None:

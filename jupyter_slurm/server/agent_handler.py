@@ -19,6 +19,7 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import Operation
+from jupyter_slurm.client.event_loop import cancel_reader
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.allowed_paths import ApiPath, find_address, fits_sessions
@@ -100,7 +101,7 @@ class AgentHandler(ProblemHandler):
     def on_connection_close(self) -> None:
         """End the request to the agent after a disconnection of the browser."""
         if self._task is not None:
-            self._task.cancel()
+            cancel_reader(self._task)
         super().on_connection_close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
