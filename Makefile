@@ -61,10 +61,14 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 
   -m "not (slurm or root or slow or browser or bench or remote)" \
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
-# The parts of `make test-matrix`, each a target test-PART.
-MATRIX = lowest newest pythons bare hub
+# What other versions of JupyterLab and Notebook may show in another way, in the same two environments.
+PYTEST_LABS = env PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 --dist loadfile -W default $(PYTEST_ARGS) \
+  $(foreach page,panel job_page launcher kernels notices notebook rich widgets prompts_lab,tests/e2e/test_$(page).py)
 
-.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+# The parts of `make test-matrix`, each a target test-PART.
+MATRIX = lowest newest pythons bare labs hub
+
+.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -128,6 +132,11 @@ test-bare: .build/machine-system ## `make demo` on a bare Debian 12 and 13, as r
 	  ./.ci/cell "bare: Debian 12, root" ./.ci/machine bookworm root make demo || status=1; \
 	  ./.ci/cell "bare: Debian 13, ordinary user with sudo" ./.ci/machine trixie silva make demo || status=1; \
 	  exit $$status
+
+test-labs: .build/test-system .build/lowest/ready .build/newest/ready ## a part in a browser, with the lowest JupyterLab and Notebook and with the newest
+	@status=0; for versions in lowest newest; do \
+	  labs=$$(.build/uv/bin/uv pip list -q --python .build/$$versions/bin/python | awk '/^(jupyterlab|notebook) / { print $$1, $$2 }' | paste -sd,); \
+	  ./.ci/cell "labs: $$labs" $(call PYTEST_LABS,.build/$$versions) || status=1; done; exit $$status
 
 release-check: .build/installed .build/release-tools/ready ## build what is released, twice, compare the bytes, and check it
 	@./.ci/release

@@ -1,4 +1,4 @@
-"""Tests of the notifications of JupyterLab and Notebook 7 about jobs, and of their menus and keys."""
+"""Tests of the notifications of JupyterLab about jobs, and of its menu and keys."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ HIDE = """hidden => {
 }"""
 OWN_API = re.compile("~.+/jupyter-slurm/api/")  # the agent of a JupyterLab within a session
 LIVE = ".jp-Slurm-status button[data-connection=live]"
-NOTEBOOK = """
-c.JupyterNotebookApp.expose_app_in_browser = True
-"""
 
 
 @pytest.fixture
@@ -321,30 +318,3 @@ def test_a_person_in_brazil_reads_portuguese(page: Page, screenshot: Callable[[P
         expect(notices).to_contain_text("Minutos antes do limite de tempo")
     finally:
         page.evaluate(speak, "default")
-
-
-def test_notebook_7(
-    new_page: Callable[[], Page],
-    start_jupyter: Callable[..., Any],
-    submit: Callable[..., str],
-    screenshot: Callable[[Page, str], None],
-) -> None:
-    """Notebook 7 has no launcher and no status bar; the menu exists, and the extension's pages stand beside its own."""
-    served = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
-    page = new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.goto(f"{served.url}tree?token={served.token}")
-    submit(served, "sleep 600", "-J", "training")
-    menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
-    menu.click()
-    page.locator(".lm-Menu-item[data-command='jupyter-slurm:open']").click()
-    expect(page.locator("#jupyter-slurm-panel")).to_contain_text("training")
-    screenshot(page, "notebook-jobs")
-    menu.click()
-    page.locator(".lm-Menu-item", has_text="New GPU Notebook").click()
-    form = page.get_by_role("form", name="GPU notebook on arandu")
-    expect(form.get_by_label("Partition")).to_contain_text(re.compile("arandu .*8 a100"))
-    screenshot(page, "notebook-form")
-    expect(page.locator(TOAST)).to_have_count(0)
-    assert not [text for text in wrong if "lurm" in text]
