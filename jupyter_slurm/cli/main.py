@@ -48,6 +48,7 @@ _COMMANDS = {
     "ssh-config": ("setup.ssh_config", "print an ssh entry for the node of a job"),
     "resources": ("resources", "print free GPUs, partitions and your limits"),
     "usage": ("usage", "print the CPU and GPU hours used in a period"),
+    "who": ("usage", "print who uses which CPUs and GPUs now"),
     "agent": ("agent", "show, stop or debug the agent"),
     "clean": ("clean", "remove the directories of finished jobs"),
     "embedded": ("embedded", "run a Slurm cluster on this computer"),
@@ -59,7 +60,7 @@ _GROUPS = {
     "Set up": "init connect disconnect doctor sites config",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
-    "Look": "resources usage",
+    "Look": "resources usage who",
     "Maintain": "agent clean embedded uninstall",
 }
 

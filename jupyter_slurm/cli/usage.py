@@ -1,4 +1,4 @@
-"""Command ``jupyter slurm usage``: usage of a cluster in a period, from accounting."""
+"""Commands ``jupyter slurm usage`` and ``who``: usage of a cluster in a period, from accounting, and now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["add_parser", "run"]
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the subcommand."""
+    """Add the subcommands."""
+    _add_who(subparsers)
     parser = subparsers.add_parser(
         "usage",
         description="Print the CPU and GPU hours used in a period, from Slurm's accounting: your own, or those of an "
@@ -34,8 +35,34 @@ def add_parser(subparsers: Any) -> None:
     add_cluster_option(parser)
 
 
+def _add_who(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "who",
+        description="Print the CPUs and GPUs of the running jobs of all users. The numbers are at most a minute old.",
+        epilog=page_url("how-to/free-resources-and-usage"),
+        formatter_class=PlainHelp,
+    )
+    parser.add_argument("--by", metavar="KEYS", default="user", help="sum by user, account or partition, or several")
+    parser.add_argument("-A", "--account", metavar="NAME", help="count only jobs of this account")
+    parser.add_argument("-p", "--partition", metavar="NAME", help="count only jobs in this partition")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_cluster_option(parser)
+
+
 def run(args: argparse.Namespace) -> int:
-    """Print the usage."""
+    """Print the usage of a period, or of now."""
+    return _print_running_use(args) if args.command == "who" else _print_usage(args)
+
+
+def _print_running_use(args: argparse.Namespace) -> int:
+    from jupyter_slurm.client.clusters.running_use import request_running_use
+
+    found = request_running_use(requested_cluster(args), args.by.split(","), args.account, args.partition)
+    print(json.dumps(found.sums, indent=2) if args.json else repr(found))
+    return 0
+
+
+def _print_usage(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.clusters.usage import request_usage
 
     used = request_usage(requested_cluster(args), args.account or args.former, args.start, args.end)

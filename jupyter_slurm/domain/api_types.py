@@ -99,6 +99,8 @@ __all__ = [
     "ResourcesPartition",
     "ResubmitJobRequest",
     "RunCommandRequest",
+    "RunningUse",
+    "RunningUseSum",
     "Session",
     "SessionStep",
     "SessionWay",
@@ -879,6 +881,24 @@ class Queue(TypedDict):
     is_private: bool
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+
+
+class RunningUseSum(TypedDict):
+    user: str
+    account: str
+    partition: str
+    jobs: int
+    cpus: int
+    gpus: Mapping[str, int]
+
+
+class RunningUse(TypedDict):
+    asked_at: float
+    unknown_since: float | None
+    said: str
+    user: str
+    is_private: bool
+    sums: Sequence[RunningUseSum]
 
 
 class Gpus(TypedDict):

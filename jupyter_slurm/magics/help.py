@@ -233,6 +233,7 @@ Choose the cluster of this notebook:         %slurm use CLUSTER
 End a login, for all that use it:            %slurm disconnect CLUSTER
 List clusters, logins, users and tunnels:    %slurm list
 Show the usage of your accounts:             %slurm usage [account=NAME] [start=DATE] [end=DATE] [by=user,partition,gpu]
+Show who uses which CPUs and GPUs now:       %slurm who [by=user,account,partition] [account=NAME] [partition=NAME]
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]
 Start another server in a job:               %slurm launch [CLUSTER] [options of sbatch] [keywords] -- COMMAND {port}
 Container images:                            %slurm image [CLUSTER] list|build|pull|remove

@@ -16,6 +16,7 @@ from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.running_use import RunningUse
     from jupyter_slurm.client.clusters.usage import Usage
     from jupyter_slurm.client.jobs.job import Job
     from jupyter_slurm.client.render.table import Table
@@ -29,6 +30,7 @@ USAGES = {
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
+    "who": "%slurm who [by=user,account,partition] [account=NAME] [partition=NAME]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
@@ -38,8 +40,8 @@ USAGES = {
 
 def run(
     shell: Any, line: str, local_ns: Mapping[str, object]
-) -> CommandText | Session | Usage | Table | Job | Preview | None:
-    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …``, ``image …``, ``kernel …``."""
+) -> CommandText | Session | Usage | RunningUse | Table | Job | Preview | None:
+    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``who …``, ``launch …``, ``image …`` …"""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # rarely used
 
@@ -52,6 +54,8 @@ def run(
     action = words[0] if words else "list"
     if action == "usage":
         return _usage(words[1:])
+    if action == "who":
+        return _running_use(words[1:])
     if action == "kernel":
         from jupyter_slurm.magics.kernels import run as kernel  # rarely used
 
@@ -79,17 +83,38 @@ def run(
     return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))
 
 
+def _running_use(arguments: list[str]) -> RunningUse:
+    """Return what runs now, by user or the columns of ``by=``."""
+    from jupyter_slurm.client.clusters.running_use import request_running_use  # rarely used
+
+    given = _keywords("who", arguments, ("by", "account", "partition"))
+    keys = given.get("by", "user").split(",")
+    return request_running_use(clusters.current(), keys, given.get("account"), given.get("partition"))
+
+
 def _usage(arguments: list[str]) -> Usage | Table:
     """Return the usage, or with ``by=`` a table of it."""
     from jupyter_slurm.client.clusters.usage import request_usage  # rarely used
 
-    said: dict[str, str] = {}
+    given = _keywords("usage", arguments, ("account", "start", "end", "by"))
+    used = request_usage(clusters.current(), given.get("account"), given.get("start"), given.get("end"))
+    return used.by(*given["by"].split(",")) if "by" in given else used
+
+
+def _keywords(action: str, arguments: list[str], names: tuple[str, ...]) -> dict[str, str]:
+    """Return the values of ``name=value`` words.
+
+    Raises
+    ------
+    UsageError
+        A word has another form, an unknown name, or a name that was given before.
+    """
+    given: dict[str, str] = {}
     for word in arguments:
         name, _, value = word.partition("=")
-        if name not in ("account", "start", "end", "by") or not value:
-            raise UsageError(f"%slurm usage has no keyword {word!r}.", hint=f"Use `{USAGES['usage']}`.")
-        if name in said:
-            raise UsageError(f"{name}= is given twice.", hint=f"Use `{USAGES['usage']}`.")
-        said[name] = value
-    used = request_usage(clusters.current(), said.get("account"), said.get("start"), said.get("end"))
-    return used.by(*said["by"].split(",")) if "by" in said else used
+        if name not in names or not value:
+            raise UsageError(f"%slurm {action} has no keyword {word!r}.", hint=f"Use `{USAGES[action]}`.")
+        if name in given:
+            raise UsageError(f"{name}= is given twice.", hint=f"Use `{USAGES[action]}`.")
+        given[name] = value
+    return given

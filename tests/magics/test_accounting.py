@@ -143,6 +143,22 @@ def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
     cluster.run("sacctmgr", "-i", "modify", "account", "c4ai", "set", "GrpTRESMins=cpu=-1,gres/gpu=-1")
 
 
+def test_who_uses_what_now(kernel: Any, wait_for: Any) -> None:
+    kernel.ok("%%sbatch -p arandu --gpus a100:2 -c 4 as=uses\n#!/bin/sh\nsleep 1000")
+    wait_for(lambda: kernel.value("uses.state") == "RUNNING", "it runs")
+    kernel.ok("now = %slurm who by=account,partition partition=arandu\nrow = now.table[0]")
+    assert kernel.value("row['ACCOUNT'], row['PARTITION'], row['JOBS'], row['GPUS'], row['GPU TYPES']") == (
+        "c4ai arandu 1 2 2 a100"
+    )
+    ran = kernel.ok("%slurm who")
+    assert "2 a100" in ran.result["text/plain"]
+    assert "<table" in ran.result["text/html"]
+    assert "No job is running." in kernel.ok("%slurm who account=nosuch").result["text/plain"]
+    for line, why in (("by=colour", "by=colour is not a column"), ("month=may", "has no keyword 'month=may'")):
+        assert why in kernel.run(f"%slurm who {line}").traceback
+    kernel.ok("uses.cancel()")
+
+
 def test_usage_has_a_job_that_has_just_ended(kernel: Any) -> None:
     """Slurm's controller sends the starts of jobs to the database every five seconds only, and answers are reused."""
     kernel.ok("import jupyter_slurm\njupyter_slurm.usage('c4ai')")

@@ -6,7 +6,7 @@ hides (``PrivateData=jobs`` in slurm.conf(5)) are missing. No field of the answe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,12 +18,14 @@ from jupyter_slurm.errors import ParseError
 __all__ = [
     "COLUMNS",
     "RunningJob",
+    "UsageSum",
     "all_jobs_argv",
     "hides_jobs",
     "job_gpus",
     "parse_all_jobs",
     "parse_running",
     "running_argv",
+    "sum_running",
 ]
 
 _FIELDS: Final = (
@@ -41,8 +43,8 @@ _FIELDS: Final = (
 )
 
 _RUNNING_FIELDS: Final = (
-    *("jobarrayid", "username", "nodelist", "endtime", "timelimit", "numnodes", "numtasks", "tres-alloc"),
-    *("tres-per-job", "tres-per-node", "tres-per-task"),
+    *("jobarrayid", "username", "account", "partition", "nodelist", "endtime", "timelimit", "numcpus", "numnodes"),
+    *("numtasks", "tres-alloc", "tres-per-job", "tres-per-node", "tres-per-task"),
 )
 
 #: Columns of a row of :func:`parse_all_jobs`.
@@ -119,13 +121,19 @@ def hides_jobs(configuration: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that runs, with its folded list of nodes; ``end_time`` is its time limit, in seconds since the epoch."""
+    """A job that runs, with its folded list of nodes and its GPUs by type.
+
+    ``end_time`` is the end of its time limit, in seconds since the epoch; 0 without a limit.
+    """
 
     id: str
     user: str
     nodes: str
     end_time: int
     gpus: Mapping[str, int] = field(default_factory=dict)
+    account: str = ""
+    partition: str = ""
+    cpus: int = 0
 
 
 def running_argv(mark: str) -> list[str]:
@@ -141,7 +149,7 @@ def running_argv(mark: str) -> list[str]:
 
 
 def parse_running(output: bytes, mark: str) -> list[RunningJob]:
-    """Parse the answer to :func:`running_argv`; jobs without a time limit are left out.
+    """Parse the answer to :func:`running_argv`.
 
     Raises
     ------
@@ -151,12 +159,44 @@ def parse_running(output: bytes, mark: str) -> list[RunningJob]:
     found = []
     for row in framed_records(output, mark, len(_RUNNING_FIELDS)):
         fields = dict(zip(_RUNNING_FIELDS, row, strict=True))
-        end = parse_epoch(fields["endtime"])
-        if end is None or read_time_limit(fields["timelimit"]) is None:
-            continue
-        nodes = present(fields["nodelist"])
-        found.append(RunningJob(fields["jobarrayid"].strip(), fields["username"], nodes, end, job_gpus(fields)))
+        is_limited = read_time_limit(fields["timelimit"]) is not None
+        found.append(
+            RunningJob(
+                id=fields["jobarrayid"].strip(),
+                user=fields["username"],
+                nodes=present(fields["nodelist"]),
+                end_time=(parse_epoch(fields["endtime"]) or 0) if is_limited else 0,
+                gpus=job_gpus(fields),
+                account=present(fields["account"]),
+                partition=present(fields["partition"]),
+                cpus=parse_count(fields["numcpus"]) or 0,
+            )
+        )
     return found
+
+
+@dataclass
+class UsageSum:
+    """Running jobs of a user in an account and a partition, and what they have."""
+
+    user: str
+    account: str
+    partition: str
+    jobs: int = 0
+    cpus: int = 0
+    gpus: dict[str, int] = field(default_factory=dict)
+
+
+def sum_running(jobs: Iterable[RunningJob]) -> list[UsageSum]:
+    """Return the sums of running jobs, those with the most GPUs and then CPUs first."""
+    sums: dict[tuple[str, str, str], UsageSum] = {}
+    for job in jobs:
+        key = (job.user, job.account, job.partition)
+        one = sums.setdefault(key, UsageSum(*key))
+        one.jobs, one.cpus = one.jobs + 1, one.cpus + job.cpus
+        for kind, count in job.gpus.items():
+            one.gpus[kind] = one.gpus.get(kind, 0) + count
+    return sorted(sums.values(), key=lambda one: (-sum(one.gpus.values()), -one.cpus, one.user, one.account))
 
 
 def job_gpus(fields: Mapping[str, str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Jobs of other users in the queue of one cluster, queried on request."""
+"""Jobs of other users in the queue of one cluster, and the use of it by all users, queried on request."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from jupyter_slurm.domain.queries.all_jobs import (
     parse_all_jobs,
     parse_running,
     running_argv,
+    sum_running,
 )
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
@@ -90,13 +91,22 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
 
 
-class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
-    """Cache the running jobs of all users, with the ends of their time limits.
+@dataclass(frozen=True)
+class _RunningAnswer:
+    requested_at: float
+    is_private: bool
+    jobs: tuple[RunningJob, ...]
+
+
+class RunningJobs(SharedQuery[_RunningAnswer]):
+    """Cache the running jobs of all users: what they have, and the ends of their time limits.
 
     Parameters
     ----------
     client : SlurmClient
         Sends two requests to the controller, at most once a minute.
+    user : str
+        The user's name on the cluster.
     interval : float
         Seconds between two queries as set by the site, if more than 60.
     clock : callable
@@ -105,9 +115,9 @@ class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
 
     subject = "which jobs run"
 
-    def __init__(self, client: SlurmClient, *, interval: float, clock: Callable[[], float]) -> None:
+    def __init__(self, client: SlurmClient, user: str, *, interval: float, clock: Callable[[], float]) -> None:
         super().__init__(max(2 * _CACHE_AGE_S, interval), clock=clock)
-        self._client = client
+        self._client, self._user = client, user
 
     async def current(self, *, wait: float) -> tuple[RunningJob, ...]:
         """Return the running jobs that this user may see.
@@ -117,11 +127,33 @@ class RunningJobs(SharedQuery[tuple[RunningJob, ...]]):
         wait : float
             Seconds to wait at most for a new answer, if one is due.
         """
-        return (await self._current_answer(wait=wait, is_newer=False))[0]
+        return (await self._current_answer(wait=wait, is_newer=False))[0].jobs
 
-    async def _query_slurm(self, started_at: float) -> tuple[RunningJob, ...]:
+    async def to_api(self, *, wait: float) -> api.RunningUse:
+        """Return the sums by user, account and partition in the form of the API."""
+        known, standing = await self._current_answer(wait=wait, is_newer=False)
+        return {
+            "asked_at": known.requested_at,
+            **standing,
+            "user": printable(self._user),
+            "is_private": known.is_private,
+            "sums": [
+                {
+                    "user": printable(one.user),
+                    "account": printable(one.account),
+                    "partition": printable(one.partition),
+                    "jobs": one.jobs,
+                    "cpus": one.cpus,
+                    "gpus": {printable(kind): count for kind, count in one.gpus.items()},
+                }
+                for one in sum_running(known.jobs)
+            ],
+        }
+
+    async def _query_slurm(self, started_at: float) -> _RunningAnswer:
         mark = secrets.token_hex(_MARK_BYTES)
-        return tuple(await self._client.read(running_argv(mark), lambda raw: parse_running(raw, mark)))
+        jobs = tuple(await self._client.read(running_argv(mark), lambda raw: parse_running(raw, mark)))
+        return _RunningAnswer(started_at, hides_jobs(await self._client.cached_configuration()), jobs)
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:

@@ -43,7 +43,7 @@ class Inventory:
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
-        self.running = RunningJobs(client, interval=interval, clock=clock)
+        self.running = RunningJobs(client, user, interval=interval, clock=clock)
         self.usage = UsageReports(client, user, cost=cost, tracked_runs=tracked_runs, clock=clock)
 
     async def stop(self) -> None:

@@ -369,7 +369,7 @@ def next_step(command: str, message: str) -> str:
         ("not running a supported accounting_storage", _NO_HISTORY),
         ("invalid user", "Check the user's name."),
         ("invalid partition", "`%sinfo -s` lists the partitions."),
-        ("need a job id to run this command", "Name a running job: `%sbcast --jobid {job} FILE /tmp/FILE`."),
+        ("or use the --jobid option", "Name a running job: `%sbcast --jobid {job} FILE /tmp/FILE`."),
         (
             "access/permission denied",
             ("The job belongs to another user, or the command needs an operator: ask the administrators."),

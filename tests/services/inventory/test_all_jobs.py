@@ -87,6 +87,34 @@ async def test_jobs_of_others_are_told_to_who_asks(
         await desk.core.cluster(desk.id).actions.cancel(own["key"])
 
 
+@pytest.mark.slurm
+@pytest.mark.root
+async def test_running_jobs_of_all_users_are_summed(
+    cluster: EmbeddedCluster, tmp_path: Any, open_desk: Any, bob: str, submit_as: Callable[..., str]
+) -> None:
+    """By user, account and partition, with GPUs by type; jobs without a time limit and array tasks count too."""
+    several = submit_as(bob, "-p", "arandu", "--gpus=a100:2", "-c", "2", "--array=1-2", "--time=UNLIMITED")
+    async with open_desk(cluster, tmp_path) as desk:
+        own = await desk.submit("#!/bin/sh\nsleep 300", "-p", "devwork", "-c", "2", "--time=30")
+        inventory = desk.core.cluster(desk.id).inventory
+        async with asyncio.timeout(60):
+            while cluster.run("squeue", "--noheader", "--array", "--format=%T").stdout.split() != ["RUNNING"] * 3:
+                await asyncio.sleep(0.05)
+        found = await inventory.running.to_api(wait=60.0)
+        assert (found["is_private"], found["unknown_since"]) == (False, None)
+        assert [(one["user"], one["partition"], one["jobs"], one["cpus"], one["gpus"]) for one in found["sums"]] == [
+            (bob, "arandu", 2, 4, {"a100": 4}),
+            (found["user"], "devwork", 1, 2, {}),
+        ]
+        before = _asked(cluster)
+        assert await inventory.running.to_api(wait=60.0) == found
+        assert _asked(cluster) <= before + 1, "at most the agent's own query of names"
+        ends = {job.id.partition("_")[0]: job.end_time for job in await inventory.running.current(wait=0)}
+        assert ends[several] == 0, "a job without a limit has no end"
+        assert ends[own["id"]] > 0
+        await desk.core.cluster(desk.id).actions.cancel(own["key"])
+
+
 def test_rows_are_read_as_they_are() -> None:
     def row(*fields: str) -> str:
         return f"~{MARK}~".join(fields) + f"~{MARK};\n"

@@ -998,6 +998,31 @@ export interface components {
             /** @description A job each, or the tasks of an array that still wait: `tasks` is how many, null for any other job. Times are seconds since the epoch */
             readonly rows: readonly (readonly unknown[])[];
         };
+        readonly RunningUse: {
+            /** @description Time of the query to Slurm */
+            readonly asked_at: number;
+            /** @description Time since which Slurm does not answer; null if it answers */
+            readonly unknown_since: number | null;
+            /** @description Error of Slurm */
+            readonly said: string;
+            /** @description The user's name on the cluster */
+            readonly user: string;
+            /** @description The site shows only one's own jobs (PrivateData=jobs) */
+            readonly is_private: boolean;
+            /** @description The sums with the most GPUs and then CPUs come first */
+            readonly sums: readonly {
+                readonly user: string;
+                readonly account: string;
+                readonly partition: string;
+                /** @description Number of running jobs and array tasks */
+                readonly jobs: number;
+                readonly cpus: number;
+                /** @description Number by type; the key is empty if Slurm does not say the type */
+                readonly gpus: {
+                    readonly [key: string]: number;
+                };
+            }[];
+        };
         readonly Resources: {
             /** @description When Slurm was asked */
             readonly asked_at: number;
