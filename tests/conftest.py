@@ -399,7 +399,7 @@ def _url(record: Path) -> str | None:
 def _stop_jupyter(server: JupyterServer) -> None:
     server.process.terminate()
     try:
-        server.process.wait(30)
+        server.process.wait(120)
     finally:
         server.process.kill()
         server.process.wait()
@@ -428,8 +428,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _look_at(control: ClusterControl) -> str:
     try:
         texts = [
-            control.run("squeue", "--all", "--states=all", check=False, timeout=15).stdout,
-            control.run("sinfo", "--all", "--Node", "--long", check=False, timeout=15).stdout,
+            control.run("squeue", "--all", "--states=all", check=False, timeout=60).stdout,
+            control.run("sinfo", "--all", "--Node", "--long", check=False, timeout=60).stdout,
             control.daemons.log_tail("slurmctld", 30),
         ]
     except (EmbeddedError, OSError, subprocess.TimeoutExpired) as error:

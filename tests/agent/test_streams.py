@@ -65,7 +65,7 @@ def test_a_stream_is_broken_off_when_the_agent_leaves(
     wait_for(lambda: len(seen) == 3, "what there was")
     assert client.get("/v1/agent")["holds"]["streams"] == 1
     agent.stop()
-    reader.join(10)
+    reader.join(120)
     assert len(caught) == 1
 
 
@@ -88,7 +88,7 @@ def test_events_reach_everybody(
     wait_for(lambda: all(into == [("job", "7"), ("cluster", "local")] for into in seen), "both events, everywhere")
     agent.stop()
     for reader in readers:
-        reader.join(10)
+        reader.join(120)
 
 
 async def test_a_stream_without_events_shows_that_it_lives(

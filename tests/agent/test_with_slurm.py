@@ -197,7 +197,7 @@ def test_events_tell_everybody(
     assert listening.wait(60)
     assert any(data.get("key") == job["key"] for data in seen)
     client.stop_agent()
-    thread.join(10)
+    thread.join(120)
 
 
 def test_a_report_fits_the_document(slurm, cluster, wait_for):

@@ -174,7 +174,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def _hub_in_place_of(server: Any) -> Iterator[None]:
     server.process.terminate()
-    server.process.wait(30)
+    server.process.wait(120)
     with http.server.ThreadingHTTPServer(("127.0.0.1", urlsplit(server.url).port or 0), _Hub) as hub:
         thread = threading.Thread(target=hub.serve_forever)
         thread.start()

@@ -816,7 +816,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     expect(shown.locator(".jp-Slurm-problem")).to_have_count(0)
 
     lab.process.terminate()
-    lab.process.wait(30)
+    lab.process.wait(120)
     expect(status).to_have_text("Slurm: not reachable")
     gone = "The Jupyter server does not answer. Check that it runs, and check the network.\n"
     expect(status).to_have_attribute("title", f"{gone}The connection is retried automatically.")

@@ -143,7 +143,7 @@ class Machine:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
-        self._process.wait(30)
+        self._process.wait(120)
 
     @property
     def tmp(self) -> Path:

@@ -200,7 +200,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     third = builder.start(**wish)
     _hears(third, "waiting for job 7")
     second.send_signal(signal.SIGTERM)
-    assert second.wait(30) == 128 + signal.SIGTERM
+    assert second.wait(120) == 128 + signal.SIGTERM
     _hears(third, signs[name])
     fourth = builder.start(**wish)
     _hears(fourth, "waiting for job 7")

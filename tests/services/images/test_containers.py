@@ -72,7 +72,7 @@ def test_exit_codes_output_and_signals_go_through(node: Node, wait_for: Callable
         assert process.stdout.readline() == "on\n"
         process.send_signal(number)  # as Slurm does: only to the process of the batch script
         assert process.stdout.read() == said
-        assert process.wait(30) == expected
+        assert process.wait(120) == expected
     assert node.docker.running() == []
 
 
@@ -90,7 +90,7 @@ def test_no_container_outlives_its_job(node: Node, wait_for: Callable[..., Any])
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not node.docker.running(), f"{which}: {node.docker.run('ps')}")
-        assert process.wait(30) == (-signal.SIGKILL if which != "client" else 128 + signal.SIGKILL)
+        assert process.wait(120) == (-signal.SIGKILL if which != "client" else 128 + signal.SIGKILL)
 
 
 def _children(pid: int) -> list[int]:
@@ -233,7 +233,7 @@ def test_no_container_waits_for_a_daemon_that_hangs(
             wait_for(lambda: not any(str(place) in _text(path / "cmdline") for path in inside), str(inside))
         finally:
             os.kill(frozen.pid, signal.SIGCONT)
-        process.wait(30)
+        process.wait(120)
         wait_for(lambda: not frozen.running(), "Docker removes it")
 
 
@@ -276,7 +276,7 @@ def test_unpacked_images_run_as_the_jobs_own_process(
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.send_signal(number)
-        assert (process.stdout.read(), process.wait(30)) == (said, expected)
+        assert (process.stdout.read(), process.wait(120)) == (said, expected)
     marked = str(node.folder / "mark")
     wait_for(lambda: not [one for one in Path("/proc").glob("[0-9]*/cmdline") if marked in _text(one)], "all is over")
     assert (data / "made").stat().st_uid == account.pw_uid

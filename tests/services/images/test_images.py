@@ -79,7 +79,7 @@ def test_of_several_jobs_one_gets_an_image_and_the_others_wait_for_it(
     last = begin("9")
     hears(last, "waiting for job 8 on it's a node, which fetches the image")
     second.send_signal(signal.SIGTERM)
-    assert second.wait(30) == 128 + signal.SIGTERM
+    assert second.wait(120) == 128 + signal.SIGTERM
     hears(last, under_way)
     let_go()
     out, err = last.communicate(timeout=60)
