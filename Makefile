@@ -47,14 +47,13 @@ PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or ro
 # Slurm of its own.
 JOBS ?= 6
 PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
-# These wait still longer, for connections to be given up.
-PYTEST_REMOTE = $(BIN)/pytest -n 8 --dist loadgroup -m "remote and not bench"
-# These mostly wait, too, for controllers and agents that are stopped and started.
-PYTEST_SLOW = $(BIN)/pytest -n 6 --dist loadgroup -m "slow and not alone and not browser and not bench and not remote"
-# These have a Chromium each.
-PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not hub and not bench and not remote"
+# These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
+# of the processors' time is used by eight of them.
+PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -m "(remote or slow) and not (alone or browser or bench)"
+# These have a Chromium and a network each.
+PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not (hub or bench)"
 # These compute, or count what a whole machine does: one after the other.
-PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
+PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
 PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 -W default $(PYTEST_ARGS) \
@@ -82,7 +81,7 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
 	@trap 'exit 130' INT; rm -f .build/verdicts; status=0; \
-	  $(foreach stage,MOST REMOTE SLOW BROWSER ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) \
+	  $(foreach stage,MOST WAITING BROWSER ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) \
 	  cat .build/verdicts 2>/dev/null; exit $$status
 
 test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes

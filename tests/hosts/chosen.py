@@ -27,11 +27,12 @@ def _shows(path: Path, mark: str) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore a file without any of the selected tests, if the selection has the form ``mark and not another``."""
-    chosen = re.fullmatch(r"(\w+)( and not \w+)*", str(config.getoption("markexpr")).strip())
-    if chosen is None or chosen[1] not in _SIGNS or not re.fullmatch(r"test_\w+\.py", collection_path.name):
+    """Ignore a file without any of the selected tests, if the selection begins with ``mark`` or ``(mark or mark)``."""
+    chosen = re.match(r"(\w+)(?= and not |$)|\((\w+(?: or \w+)*)\) and not ", str(config.getoption("markexpr")).strip())
+    marks = (chosen[1] or chosen[2]).split(" or ") if chosen else []
+    if not marks or not _SIGNS.keys() >= set(marks) or not re.fullmatch(r"test_\w+\.py", collection_path.name):
         return None
-    return None if _shows(collection_path, chosen[1]) else True
+    return None if any(_shows(collection_path, mark) for mark in marks) else True
 
 
 @pytest.hookimpl(tryfirst=True)
