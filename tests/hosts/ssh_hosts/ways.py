@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,13 +103,21 @@ def way(request: pytest.FixtureRequest) -> Way:
     return Way(request.param, request.getfixturevalue("login_host"))
 
 
+def _carriers(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    """Return the carriers of a test: those of its mark, both if it asks for a carrier, otherwise one by its name."""
+    if marked := metafunc.definition.get_closest_marker("carrier"):
+        return tuple(marked.args)
+    if "remote_carrier" in metafunc.fixturenames:
+        return CARRIERS
+    return (CARRIERS[zlib.crc32(metafunc.definition.originalname.encode()) % len(CARRIERS)],)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test over each route, or with each ``remote_carrier`` of SSH, or over that of ``carrier(name)``."""
-    only = metafunc.definition.get_closest_marker("carrier")
+    """Run a test over each route, with each ``remote_carrier`` of SSH, or over those of ``carrier(names)``."""
     # One worker takes a file's tests over one route: some files have their own cluster.
     remote = [
         pytest.param(name, marks=[*_REMOTE, pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")])
-        for name in (only.args if only else CARRIERS)
+        for name in _carriers(metafunc)
     ]
     if "remote_carrier" in metafunc.fixturenames:
         metafunc.parametrize("remote_carrier", remote)

@@ -17,7 +17,7 @@ import pytest
 from ssh_hosts.sshd import SshHost
 from ssh_hosts.ways import Way
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh")]
 
 WaitFor = Callable[..., Any]
 SIZE = 30_000_000

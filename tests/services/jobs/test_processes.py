@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_slurm.errors import JobError, OptionError, UsageError
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh")]
 
 
 class Bench:

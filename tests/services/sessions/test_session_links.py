@@ -12,7 +12,13 @@ from ssh_hosts.ways import new_login_host
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.root, pytest.mark.usefixtures("hurried")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.slow,
+    pytest.mark.root,
+    pytest.mark.usefixtures("hurried"),
+    pytest.mark.carrier("paramiko", "openssh"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_slurm.client.render.staging_card import stage_notes
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh")]
 
 
 async def test_a_hostile_job_gets_no_secret_and_places_nothing_that_runs_by_itself(desk, tmp_path):

@@ -25,7 +25,7 @@ from jupyter_slurm.client.render.staging_card import stage_notes
 from jupyter_slurm.errors import CommandMissing, JobError, UsageError
 from jupyter_slurm.services.staging.folder_sync import FolderSync
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh")]
 
 RUNNER = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("stage.py"))
 
