@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import logging
 import os
 import pwd
 import re
@@ -178,7 +177,7 @@ def hub(
     proxy = _start_proxy(program, folder, ports, hub.token)
     hub.start()
     try:
-        wait_for(hub.answers, "the hub answers")
+        wait_for(hub.answers, "the hub answers", 300)
         yield hub
     finally:
         hub.stop()
@@ -186,7 +185,8 @@ def hub(
         proxy.wait()
         for user in (alice, bob):
             _end_processes(user)
-        logging.info("%s", (folder / "hub.log").read_text(errors="replace"))
+        for log in sorted(folder.glob("*.log")):  # pytest shows them after a failure
+            print(log.name, log.read_text(errors="replace"), sep="\n")
 
 
 def _start_proxy(program: str, folder: Path, ports: list[int], token: str) -> subprocess.Popen[bytes]:
@@ -288,7 +288,7 @@ def _start_again(inner: Page) -> None:
     expect(inner.locator(OWN)).to_have_attribute("data-standing", "running", timeout=120_000)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_two_users_of_a_hub(
     browser: Browser, cluster: Any, hub: Hub, alice: str, bob: str, wait_for: Callable[..., Any]
 ) -> None:
@@ -303,7 +303,7 @@ def test_two_users_of_a_hub(
 
     hub.stop()
     hub.start()
-    wait_for(hub.answers, "the hub answers again")
+    wait_for(hub.answers, "the hub answers again", 300)
     expect(page.locator(LIVE)).to_have_text("Slurm: 2 running")
     page.close()
     inner.reload()
