@@ -110,6 +110,10 @@ class Settings(Configurable):
     cost = Dict(
         help="Prices on this computer's Slurm, with the keys of [cost] of a profile: unit, gpu_hour, cpu_hour."
     ).tag(config=True)
+    commands = Dict(
+        help="Limits of commands with `%slurm sh` on this computer, with the keys of [commands] of a profile: allowed, "
+        "time_limit, cpu_limit."
+    ).tag(config=True)
     launch = Dict(
         help="Initial values of the launch form on this computer's Slurm, with the keys of [launch] of a profile."
     ).tag(config=True)

@@ -26,6 +26,7 @@ _COMMANDS = {
     "connect": ("connect", "log in to a cluster, or list the connections"),
     "disconnect": ("connect", "end the connection to a cluster"),
     "doctor": ("doctor", "check the connection to a cluster"),
+    "sh": ("login_commands", "run a command on the login node"),
     "sites": ("setup.sites", "list, print, add or check site profiles"),
     "config": ("config", "print all settings"),
     "jobs": ("jobs", "list your jobs"),
@@ -46,9 +47,9 @@ _COMMANDS = {
     "kernel": ("kernels", "add, list, remove or switch to remote kernels"),
     "tunnel": ("tunnel", "forward a port of a job or a login node"),
     "ssh-config": ("setup.ssh_config", "print an ssh entry for the node of a job"),
-    "resources": ("resources", "print free GPUs, partitions and your limits"),
-    "usage": ("usage", "print the CPU and GPU hours used in a period"),
-    "who": ("usage", "print who uses which CPUs and GPUs now"),
+    "resources": ("inventory.resources", "print free GPUs, partitions and your limits"),
+    "usage": ("inventory.usage", "print the CPU and GPU hours used in a period"),
+    "who": ("inventory.usage", "print who uses which CPUs and GPUs now"),
     "agent": ("agent", "show, stop or debug the agent"),
     "clean": ("clean", "remove the directories of finished jobs"),
     "embedded": ("embedded", "run a Slurm cluster on this computer"),
@@ -57,7 +58,7 @@ _COMMANDS = {
 """Modules and summaries of the commands."""
 
 _GROUPS = {
-    "Set up": "init connect disconnect doctor sites config",
+    "Set up": "init connect disconnect doctor sh sites config",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
     "Look": "resources usage who",

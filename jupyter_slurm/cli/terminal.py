@@ -58,7 +58,7 @@ _RULES = (
     (re.compile(r"`?jupyter_slurm\.jobs\(\)`?"), "`jupyter slurm jobs --all`"),
     (re.compile(r"`?jupyter_slurm\.job\(['\"]?([\w.+-]+)['\"]?\)(?:\.state)?`?"), r"`jupyter slurm show \1`"),
     (re.compile(r"`?%%sbatch\?`?"), "`sbatch --help`"),
-    (re.compile(r"%slurm (?=(?:disconnect|image|kernel|launch|usage)\b)"), "jupyter slurm "),
+    (re.compile(r"%slurm (?=(?:disconnect|image|kernel|launch|sh|usage)\b)"), "jupyter slurm "),
     (re.compile(r"%slurm list\b"), "jupyter slurm connect"),
     (
         re.compile(

@@ -69,6 +69,7 @@ __all__ = [
     "KernelStep",
     "Launch",
     "LaunchOrigin",
+    "LoginCommandEnd",
     "Name",
     "Names",
     "NodeGres",
@@ -99,6 +100,7 @@ __all__ = [
     "ResourcesPartition",
     "ResubmitJobRequest",
     "RunCommandRequest",
+    "RunLoginCommandRequest",
     "RunningUse",
     "RunningUseSum",
     "Session",
@@ -793,6 +795,11 @@ class Record(TypedDict):
     resubmitted_from: NotRequired[str | None]
 
 
+class LoginCommandEnd(TypedDict):
+    exit_code: int
+    reason: str
+
+
 class CommandResultTable(TypedDict):
     title: NotRequired[str]
     columns: Sequence[str]
@@ -1059,6 +1066,11 @@ class BringResultsRequest(TypedDict, total=False):
 class RunCommandRequest(TypedDict):
     argv: Sequence[str]
     table: NotRequired[bool]
+    context: NotRequired[Context]
+
+
+class RunLoginCommandRequest(TypedDict):
+    text: str
     context: NotRequired[Context]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Required, TypedDict
 
 __all__ = [
     "AdviceTable",
+    "CommandsTable",
     "ContainerTable",
     "CostTable",
     "EnvironmentTable",
@@ -56,6 +57,14 @@ class AdviceTable(TypedDict, total=False):
 
     cpus_per_gpu: float | Mapping[str, float]
     memory: str
+
+
+class CommandsTable(TypedDict, total=False):
+    """``[commands]``: commands of the user on the login node. Limits are in seconds."""
+
+    allowed: bool
+    time_limit: float
+    cpu_limit: float
 
 
 class CostTable(TypedDict, total=False):

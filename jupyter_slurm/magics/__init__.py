@@ -34,7 +34,8 @@ COMMANDS = (
 """Slurm commands with a line magic of their own."""
 
 _COMPLETED = re.compile(
-    rf"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun|remote)|sbatch|srun|remote|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
+    r"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun|remote|slurm)|"
+    rf"sbatch|srun|remote|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
 )
 
 _Magic = Callable[..., Any]
@@ -46,7 +47,7 @@ def register(shell: Any) -> None:
     shell.register_magic_function(_run_magic(shell), "line_cell", "srun")
     shell.register_magic_function(_remote_magic(shell), "line_cell", "remote")
     shell.register_magic_function(_allocation_magic(shell), "line", "salloc")
-    shell.register_magic_function(_slurm_magic(shell), "line", "slurm")
+    shell.register_magic_function(_slurm_magic(shell), "line_cell", "slurm")
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
@@ -152,10 +153,10 @@ def _allocation_magic(shell: Any) -> _Magic:
 
 
 def _slurm_magic(shell: Any) -> _Magic:
-    def slurm(line: str, local_ns: Mapping[str, object] | None = None) -> Any:
-        from jupyter_slurm.magics.slurm import run
+    def slurm(line: str, cell: str | None = None, local_ns: Mapping[str, object] | None = None) -> Any:
+        from jupyter_slurm.magics.slurm import run, run_cell
 
-        return run(shell, line, local_ns or {})
+        return run(shell, line, local_ns or {}) if cell is None else run_cell(shell, line, cell)
 
     return _dress(slurm, "slurm")
 

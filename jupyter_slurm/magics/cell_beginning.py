@@ -6,7 +6,7 @@ import re
 
 __all__ = ["move_magic_up"]
 
-_MAGIC_LINE = re.compile(r"%%(?P<name>sbatch|srun|remote)(?:\s|$)")
+_MAGIC_LINE = re.compile(r"%%(?P<name>sbatch|srun|remote|slurm)(?:\s|$)")
 _SKIPPED_LINE = re.compile(r"\s*(?:#(?!!).*)?$")
 
 

@@ -234,6 +234,8 @@ End a login, for all that use it:            %slurm disconnect CLUSTER
 List clusters, logins, users and tunnels:    %slurm list
 Show the usage of your accounts:             %slurm usage [account=NAME] [start=DATE] [end=DATE] [by=user,partition,gpu]
 Show who uses which CPUs and GPUs now:       %slurm who [by=user,account,partition] [account=NAME] [partition=NAME]
+Run a command on the login node:             %slurm sh [out=NAME] COMMAND
+Run this cell on the login node:             %%slurm sh [out=NAME]
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]
 Start another server in a job:               %slurm launch [CLUSTER] [options of sbatch] [keywords] -- COMMAND {port}
 Container images:                            %slurm image [CLUSTER] list|build|pull|remove
@@ -242,6 +244,10 @@ Move this notebook to another kernel:        %slurm kernel switch KERNEL [in=x,m
 CLUSTER is the name of a site profile (`jupyter slurm init` writes one), or `local`: the cluster of the Slurm commands
 on this computer. If a host asks during a login (a password, a code, an unknown host key), a prompt appears below the
 cell. Jobs continue after a disconnect. Press Tab to complete clusters.
+
+Your login shell on the login node runs commands unchanged, without input; Python names are not inserted. The output
+appears as it is printed; out=NAME assigns it to a variable, as text. An interrupt ends the command and its children.
+All users share the login node: the cluster limits the time of commands. Run long work as a job.
 
 A session is a job that runs Jupyter. The card below the cell shows its steps: the reason for waiting and the expected
 start, then its URL on this computer, on a port from 8000 to 9000 that stays the same. The server listens only on the
@@ -276,6 +282,7 @@ Examples:
     %slurm launch mycluster -p gpu --gpus 1 --time 8:00:00 name=training idle=2h
     %slurm launch mycluster -p gpu name=board -- tensorboard --logdir runs --port {port}
     %slurm usage start=2026-11-01 by=partition
+    %slurm sh ls -l results
 
 The value is a Session: training.url, training.state, training.open(), training.log(), training.stop().
 jupyter_slurm.sessions() lists active sessions, jupyter_slurm.session("training") returns one.

@@ -14,6 +14,8 @@ from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.magics.login_commands import SH_USAGE, run_line
+from jupyter_slurm.magics.login_commands import run_cell as run_commands
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.running_use import RunningUse
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.sessions.session import Session
     from jupyter_slurm.client.submission.submit import Preview
 
-__all__ = ["USAGES", "run"]
+__all__ = ["USAGES", "run", "run_cell"]
 
 USAGES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
@@ -31,17 +33,27 @@ USAGES = {
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "who": "%slurm who [by=user,account,partition] [account=NAME] [partition=NAME]",
+    "sh": SH_USAGE,
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
 }
 """The subcommands of ``%slurm``, and the usage of each."""
 
+_SH = re.compile(r"\s*sh(?=\s|$)")
+
+
+def run_cell(shell: Any, line: str, cell: str) -> None:
+    """Run ``%%slurm sh``, the only subcommand with a cell."""
+    if (found := _SH.match(line)) is None:
+        raise UsageError("Only %%slurm sh takes a cell.", hint=f"Use `{SH_USAGE}`.")
+    run_commands(shell, line[found.end() :], cell)
+
 
 def run(
     shell: Any, line: str, local_ns: Mapping[str, object]
 ) -> CommandText | Session | Usage | RunningUse | Table | Job | Preview | None:
-    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``who …``, ``launch …``, ``image …`` …"""
+    """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, and the subcommands with arguments."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # rarely used
 
@@ -50,6 +62,9 @@ def run(
         from jupyter_slurm.magics.images import run as image
 
         return image(shell, line[found.end() :].lstrip(), local_ns)
+    if (found := _SH.match(line)) is not None:
+        run_line(shell, line[found.end() :])
+        return None
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
     if action == "usage":

@@ -20,6 +20,7 @@ from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
 from jupyter_slurm.domain.profile_tables import (
     AdviceTable,
+    CommandsTable,
     ContainerTable,
     CostTable,
     EnvironmentTable,
@@ -92,10 +93,8 @@ class Profile:
         First and last port of nodes for sessions reachable from the login node (``direct``).
     unproven : bool
         Whether a tunnel may lead to a port whose owner the node does not report.
-    title : str
-        Displayed name.
-    python : str
-        Interpreter of Python cells on the nodes.
+    title, python : str
+        Displayed name, and interpreter of Python cells on the nodes.
     environments : mapping
         Environments of jobs by name, with their descriptions.
     container : mapping
@@ -103,6 +102,8 @@ class Profile:
         that build images ``base``, ``build_dir``, ``build_options``; ``shared``, folders of the site.
     advice : mapping
         Advice of the site about jobs: ``cpus_per_gpu``, ``memory``.
+    commands : mapping
+        Commands on the login node: ``allowed``, ``time_limit``, ``cpu_limit``.
     cost : mapping
         Price of an hour: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
     launch : mapping
@@ -144,6 +145,7 @@ class Profile:
     container: ContainerTable = field(default_factory=ContainerTable)
     cost: CostTable = field(default_factory=CostTable)
     advice: AdviceTable = field(default_factory=AdviceTable)
+    commands: CommandsTable = field(default_factory=CommandsTable)
     launch: LaunchTable = field(default_factory=LaunchTable)
     storage: StorageTable = field(default_factory=StorageTable)
     known: Mapping[str, TomlTable] = field(default_factory=dict)
@@ -293,10 +295,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
         **({"ways": tuple(tunnels["ways"])} if "ways" in tunnels else {}),
         "environments": check_environments(data.get("env", {}), path, text),
         "container": check_container(data.get("container", {}), path, text),
-        "cost": data.get("cost", {}),
-        "advice": data.get("advice", {}),
-        "launch": data.get("launch", {}),
-        "storage": data.get("storage", {}),
+        **{table: data.get(table, {}) for table in ("cost", "advice", "commands", "launch", "storage")},
         "known": profile_names(data, lambda keys: _at(path, text, keys)),
         "notes": tuple(data.get("notes", ())),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
@@ -351,7 +350,7 @@ def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTabl
 
 
 def check_table(name: str, text: TomlTable, path: str) -> TomlTable:
-    """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` appears in error messages.
+    """Return a table such as ``[advice]``, validated; ``path`` appears in error messages.
 
     Raises
     ------

@@ -6,10 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "DetachedRun", "DirectoryLock", "FileStat", "Route", "Sent", "Stream", "Transport"]
+__all__ = [
+    "Completed",
+    "Context",
+    "DetachedRun",
+    "DirectoryLock",
+    "FileStat",
+    "Route",
+    "Sent",
+    "Sink",
+    "Stream",
+    "Transport",
+]
 
 Sent = Callable[[int, int], None]
 """Callback with the number of bytes that have arrived, and the total."""
+
+Sink = Callable[[int, bytes], None]
+"""Receiver of live output, called in a thread with 1 (standard output) or 2 (standard error) and bytes.
+
+It blocks as long as its reader is slow, which makes the command wait. An exception ends the command.
+"""
 
 
 @dataclass(frozen=True)
@@ -161,6 +178,17 @@ class Transport(Protocol):
         timeout: float | None = 60.0,
     ) -> Completed:
         """Run a command to its end; ``timeout`` in seconds. A time-out ends its whole process group."""
+        ...
+
+    async def run_live(
+        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+    ) -> int:
+        """Run a command, pass its output on as it arrives, and return its exit code (128 and the number of a signal).
+
+        The last argument of the command is a private file with ``text``, which is removed at the end. Its standard
+        input is empty. The command leads a session of its own. All processes of its group end with it, after
+        ``time_limit`` (seconds), when this call is cancelled, when this process ends, and when the connection breaks.
+        """
         ...
 
     async def start_detached(

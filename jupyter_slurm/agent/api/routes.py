@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_slurm.agent.api.app import Answer, Call, Reply
 from jupyter_slurm.agent.api.presence import Presence
 from jupyter_slurm.agent.api.schema import Document
-from jupyter_slurm.agent.api.sse import Event, latest_only, send_events
+from jupyter_slurm.agent.api.sse import SEND_TIMEOUT_S, Event, latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
@@ -49,6 +49,7 @@ CAPABILITIES = (
     "queue",
     "images",
     "results",
+    "login-commands",
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
@@ -259,6 +260,7 @@ class Routes:
             "submitJob": self._submit_job,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
+            "runLoginCommand": self._run_login_command,
         }
         handlers = {**_CLUSTERS, **_JOBS, **_SESSIONS}
         return {**own, **{operation: self._answer(handler) for operation, handler in handlers.items()}}
@@ -316,6 +318,11 @@ class Routes:
         offsets = {stream: call.query[stream] for stream in asked if call.query[stream] is not None}
         return await self._send(call, cluster.results.stream(job, offsets))
 
+    async def _run_login_command(self, call: Call) -> Reply:
+        commands = _cluster(self._core, call).login_commands
+        commands.check_allowed()  # a refusal is an answer, not a stream
+        return await self._send(call, commands.stream(call.body["text"], call.body.get("context", {})), deadline=None)
+
     async def _stream_events(self, call: Call) -> Reply:
         holds = call.query["holds"]
         return await self._send(call, self._bus_events(holds), holds=holds)
@@ -325,14 +332,21 @@ class Routes:
             async for event, data in latest_only(events):
                 yield event, data
 
-    async def _send(self, call: Call, events: AsyncIterator[Event], *, holds: bool = True) -> Reply:
+    async def _send(
+        self,
+        call: Call,
+        events: AsyncIterator[Event],
+        *,
+        holds: bool = True,
+        deadline: float | None = SEND_TIMEOUT_S,
+    ) -> Reply:
         if len(self._open) >= _MAX_STREAMS:
             raise AgentBusy(
                 f"{_MAX_STREAMS} event streams are open, the maximum.",
                 hint="Close notebooks or browser tabs.",
                 retry_after=_STREAM_RETRY_AFTER_S,
             )
-        sending = asyncio.ensure_future(send_events(call.exchange, events, self._closing))
+        sending = asyncio.ensure_future(send_events(call.exchange, events, self._closing, deadline=deadline))
         self._open.add(sending)
         if holds:
             self._holding.add(sending)

@@ -14,12 +14,13 @@ from typing import Any
 from jupyter_slurm.agent.api.app import Exchange, problem
 from jupyter_slurm.agent.json_encoding import encode_in_slices
 
-__all__ = ["HEARTBEAT_S", "Event", "latest_only", "send_events"]
+__all__ = ["HEARTBEAT_S", "SEND_TIMEOUT_S", "Event", "latest_only", "send_events"]
 
 HEARTBEAT_S = 15.0
 """Seconds between two heartbeats on a stream without events."""
 
-_SEND_TIMEOUT_S = 60.0
+SEND_TIMEOUT_S = 60.0
+"""Seconds after which a client that reads nothing is disconnected."""
 
 Event = tuple[str, Mapping[str, object]]
 
@@ -34,7 +35,7 @@ async def send_events(
     until: asyncio.Future[None],
     *,
     heartbeat: float = HEARTBEAT_S,
-    deadline: float = _SEND_TIMEOUT_S,
+    deadline: float | None = SEND_TIMEOUT_S,
 ) -> None:
     """Send events until they end, the client goes, or ``until`` is done.
 
@@ -46,7 +47,7 @@ async def send_events(
     Parameters
     ----------
     heartbeat, deadline : float
-        Seconds between heartbeats, and seconds after which a client that reads nothing is disconnected.
+        Seconds between heartbeats, and seconds after which a client that reads nothing is disconnected (None: never).
     """
     exchange.set_header("Content-Type", "text/event-stream")
     upcoming: asyncio.Future[Event] | None = None
@@ -96,7 +97,7 @@ async def _next(events: AsyncIterator[Event]) -> Event:
     return await anext(events)
 
 
-async def _send(exchange: Exchange, text: str, deadline: float) -> None:
+async def _send(exchange: Exchange, text: str, deadline: float | None) -> None:
     if exchange.closed.done():
         return
     await asyncio.wait_for(exchange.send(text.encode()), deadline)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -159,6 +159,13 @@ class AgentClient:
             self._registered[content] = None
         return answer
 
+    def post_events(self, path: str, json: Any) -> Iterator[tuple[str, Any]]:
+        """POST to a path, and yield the server-sent events of the answer, in this thread; never repeated."""
+        from jupyter_slurm.agent.client.event_stream import post_events
+        from jupyter_slurm.agent.json_encoding import encode
+
+        return post_events(self._link().endpoint, path, encode(json))
+
     def get_bytes(
         self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT_S
     ) -> tuple[bytes, int]:
@@ -205,12 +212,8 @@ class AgentClient:
         ::
 
             async with client.forward("GET", "/v1/events", query="", headers=self.request.headers) as answer:
-                self.set_status(answer.status)
-                for name, value in answer.headers.items():
-                    self.set_header(name, value)
                 async for chunk in answer.chunks:
                     self.write(chunk)
-                    await self.flush()
 
         Parameters
         ----------

@@ -14,8 +14,9 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +24,7 @@ from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT_S, LinkLost
 from jupyter_slurm.agent.hosting.endpoint import Endpoint
 from jupyter_slurm.transport.peer_credentials import is_same_user, peer_pid, peer_uid
 
-__all__ = ["HttpAnswer", "HttpClient"]
+__all__ = ["HttpAnswer", "HttpClient", "HttpConnection"]
 
 _MAX_IDLE_CONNECTIONS = 8
 _MAX_HEAD_BYTES = 65536
@@ -44,7 +45,7 @@ class HttpAnswer:
         return json.loads(self.content)
 
 
-class _Connection:
+class HttpConnection:
     """A connection to the agent, whose user is checked before a byte is sent."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -112,6 +113,21 @@ class _Connection:
             self.close()
         return HttpAnswer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
 
+    def open_stream(self, path: str, content: bytes, timeout: float) -> tuple[int, bytes, Iterator[bytes]]:
+        """POST JSON; return the status, the received beginning of the body, and an iterator over the rest of a stream.
+
+        An answer that is complete, such as a refusal, is in the beginning.
+        """
+        sock = self.connect()
+        sock.settimeout(timeout)
+        head = f"POST {path} HTTP/1.0\r\n{self._head}Content-Type: application/json\r\n"
+        sock.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode("latin-1") + content)
+        received = b""
+        while b"\r\n\r\n" not in received and len(received) < _MAX_HEAD_BYTES:
+            received += _more(sock)
+        first, _, body = received.partition(b"\r\n\r\n")
+        return int(first.split(b" ", 2)[1]), body, iter(partial(sock.recv, 262144), b"")
+
 
 def _patiently(on_wait: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
     """Return a reader like :func:`_more` that calls ``meanwhile`` while no data arrives."""
@@ -156,7 +172,7 @@ class HttpClient:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._lock = threading.Lock()
-        self._idle: list[_Connection] = []
+        self._idle: list[HttpConnection] = []
         self._is_closed = False
         self._agent: int | None = None  # its process, if the system reports it
 
@@ -224,7 +240,7 @@ class HttpClient:
         for connection in idle:
             connection.close()
 
-    def _connected(self, connection: _Connection) -> socket.socket:
+    def _connected(self, connection: HttpConnection) -> socket.socket:
         """Connect. A successor of the agent does not have the state of the previous one."""
         sock = connection.connect()
         pid = peer_pid(sock)
@@ -235,7 +251,7 @@ class HttpClient:
         connection.close()
         raise LinkLost("The agent has ended, and another one has started.", sent=False)
 
-    def _acquire_connection(self) -> _Connection:
+    def _acquire_connection(self) -> HttpConnection:
         with self._lock:
             if self._is_closed:
                 raise LinkLost("The agent ended.", sent=False)
@@ -244,9 +260,9 @@ class HttpClient:
                 if not connection.is_stale():
                     return connection
                 connection.close()
-        return _Connection(self._endpoint)
+        return HttpConnection(self._endpoint)
 
-    def _return_connection(self, connection: _Connection) -> None:
+    def _return_connection(self, connection: HttpConnection) -> None:
         with self._lock:
             if connection.sock is not None and not self._is_closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
                 self._idle.append(connection)

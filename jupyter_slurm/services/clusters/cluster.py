@@ -24,6 +24,7 @@ from jupyter_slurm.services.jobdir.job_directory import FORMAT
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.login_commands.runner import LoginCommands
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name
 from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
@@ -106,7 +107,7 @@ class Cluster:
 
     Attributes
     ----------
-    jobs, actions, results, steps, kernels, completion, inventory, staging
+    jobs, actions, results, steps, kernels, completion, inventory, staging, login_commands
         Services of the API, one for each concept.
     describe_connection : callable
         Returns the connection fields.
@@ -136,6 +137,7 @@ class Cluster:
     completion: NameCompletion
     inventory: Inventory
     staging: Staging
+    login_commands: LoginCommands
 
     def __post_init__(self) -> None:
         self.poller.on_change.append(self.publish)

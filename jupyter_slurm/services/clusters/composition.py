@@ -32,6 +32,7 @@ from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.runner_events import RunnerEvents
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.login_commands.runner import LoginCommands
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.cluster_clock import ClockOffset
@@ -93,14 +94,13 @@ def compose_cluster(
     settings, clock = agent.settings, agent.clock
     sources = _job_sources(location, transport, agent)
     client, tracker, scan, poller = sources.client, sources.tracker, sources.scan, sources.poller
-    identity = ClusterIdentity(location, client)
+    identity, staging = ClusterIdentity(location, client), Staging(tracker, location, MachineSeal(settings.state_dir))
     recovery = SubmissionRecovery(tracker, client, poller, settings.submit_timeout)
     kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
     events = RunnerEvents(tracker, scan, steps.apply_start, sources.checks.note_cancel)
     inventory = Inventory(client, location, partial(tracked_runs, tracker), clock, lambda: tracker.clock_offset)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
-    staging = Staging(tracker, location, MachineSeal(settings.state_dir))
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     return Cluster(
@@ -126,6 +126,7 @@ def compose_cluster(
         completion=_completion(location, sources, inventory, search),
         inventory=inventory,
         staging=staging,
+        login_commands=LoginCommands(transport, location),
     )
 
 

@@ -17,6 +17,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.profile_tables import (
     AdviceTable,
+    CommandsTable,
     ContainerTable,
     CostTable,
     EnvironmentTable,
@@ -85,6 +86,8 @@ class ClusterLocation:
         Ports of nodes on which the login node may reach sessions.
     advice : mapping
         Advice of the site about jobs.
+    commands : mapping
+        Limits of commands on the login node.
     cost : mapping
         Prices of the site for an hour.
     launch : mapping
@@ -110,6 +113,7 @@ class ClusterLocation:
     node_ports: tuple[int, int] | None = None
     cost: CostTable = field(default_factory=CostTable)
     advice: AdviceTable = field(default_factory=AdviceTable)
+    commands: CommandsTable = field(default_factory=CommandsTable)
     launch: LaunchTable = field(default_factory=LaunchTable)
     storage: StorageTable = field(default_factory=StorageTable)
     profile_names: Mapping[str, TomlTable] = field(default_factory=dict)
@@ -139,6 +143,7 @@ def local_location(settings: Settings, slurm_conf: str | None, path: str | None)
         container=check_container(settings.container, "c.JupyterSlurm.container"),
         cost=cast("CostTable", check_table("cost", settings.cost, "c.JupyterSlurm.cost")),
         advice=cast("AdviceTable", check_table("advice", settings.advice, "c.JupyterSlurm.advice")),
+        commands=cast("CommandsTable", check_table("commands", settings.commands, "c.JupyterSlurm.commands")),
         launch=cast("LaunchTable", check_table("launch", settings.launch, "c.JupyterSlurm.launch")),
         storage=cast("StorageTable", check_table("storage", settings.storage, "c.JupyterSlurm.storage")),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
@@ -170,6 +175,7 @@ def at_site(
         node_ports=profile.node_ports if "direct" in profile.ways else None,
         cost=profile.cost,
         advice=profile.advice,
+        commands=profile.commands,
         launch=profile.launch,
         storage=profile.storage,
         profile_names={**profile.known, "cost": profile.cost},

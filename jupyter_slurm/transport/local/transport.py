@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
+from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Sink, Stream
 from jupyter_slurm.transport.local.atomic_write import FileDrafts, draft_name
 from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetachedRun
 from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, mapped_errors, new_file
+from jupyter_slurm.transport.local.live import LiveProcess
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
 from jupyter_slurm.transport.local.streams import CommandStream, dial_local
 from jupyter_slurm.transport.owned_files import read_owned_file
@@ -39,6 +40,7 @@ class LocalTransport:
     def __init__(self, workers: int = 16) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._live: set[LiveProcess] = set()
         self._held: set[int] = set()
         self._workers, self._drafts = DetachedProcesses(), FileDrafts()
 
@@ -46,6 +48,8 @@ class LocalTransport:
         """End the running commands except detached ones, and end the threads."""
         for process in tuple(self._running):
             kill_group(process)
+        for live in tuple(self._live):
+            live.end()
         while self._held:
             os.close(self._held.pop())
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -84,6 +88,18 @@ class LocalTransport:
             for process in started:
                 kill_group(process)
             raise
+
+    async def run_live(
+        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+    ) -> int:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        live = LiveProcess(argv, text, sink, time_limit, context)
+        self._live.add(live)
+        try:
+            return await self._in_thread(live.run)
+        finally:
+            self._live.discard(live)
+            live.end()
 
     async def start_detached(
         self,

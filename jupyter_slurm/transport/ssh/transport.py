@@ -15,7 +15,7 @@ import paramiko
 
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
+from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Sink, Stream
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
@@ -31,6 +31,7 @@ from jupyter_slurm.transport.ssh.shell.detached import (
     started,
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
+from jupyter_slurm.transport.ssh.shell.live import run_live, warm_up
 from jupyter_slurm.transport.ssh.shell.pool import ShellPool
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
@@ -118,6 +119,15 @@ class SshTransport:
             raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
         check_started(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
+
+    async def run_live(
+        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+    ) -> int:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        try:
+            return await run_live(self._link, self._pool, argv, text, sink, context=context, time_limit=time_limit)
+        finally:
+            self._run_later(warm_up(self._pool))
 
     async def start_detached(
         self,

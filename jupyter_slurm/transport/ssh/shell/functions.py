@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jupyter_slurm.transport.guard import GUARD, KILL
 from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER
 
 __all__ = ["FUNCTIONS"]
@@ -42,6 +43,7 @@ js_here() {
   command -v -- "$1" >/dev/null 2>&1 || { js_note missing; exit 1; }
   case $js_how in
     check) exit 0 ;;
+    live) js_guard "$js_limit" "$js_file" "$@" ;;
     once) exec setsid /bin/sh -c "$js_wrap" "$js_prefix" "$@" </dev/null >/dev/null 2>&1 ;;
   esac
   exec "$@"
@@ -85,14 +87,6 @@ js_free() {
   js_holders=$js_kept
   js_end 0
 }
-js_kill() {
-  kill -s TERM -- "-$1"  # a starter still has to write down how commands end
-  for js_n in 1 2 3; do
-    kill -s 0 -- "-$1" || return 0
-    sleep 0.1
-  done
-  kill -s KILL -- "-$1"
-} 2>/dev/null
 js_stop() { js_kill "$1"; js_end 0; }
 js_reap() {
   for js_ghost do
@@ -239,6 +233,30 @@ js_take() {
 js_settle() { js_move "$@"; js_end $?; }
 """
 
+# A command with live output: MARK TOKEN SECONDS TEXT and the arguments of js_here. The text is in a private file, the
+# last argument of the command. This is the last call of a shell: the guard takes its standard input.
+_LIVE: Final = r"""
+js_live() {
+  js_mark=$1 js_file= js_limit=$3 js_text=$4
+  for js_folder in "${TMPDIR:-/tmp}" /tmp "$HOME"; do
+    js_file=$js_folder/.jupyter_slurm-$2
+    ( umask 077; set -C; printf '%s' "$js_text" >"$js_file" ) 2>/dev/null && break
+    rm -f -- "$js_file" </dev/null
+    js_file=
+  done
+  shift 4
+  js_note begin
+  js_note begin >&2
+  [ -n "$js_file" ] || { js_end file; exit; }
+  exec 8>&2 2>/dev/null  # the shell's own message about a signal is not the command's
+  ( exec 2>&8 8>&-; js_how=live; js_here "$@" "$js_file" )
+  js_code=$?
+  exec 2>&8
+  js_end "$js_code"
+  exit
+}
+"""
+
 # A Python replaces the shell, if there is one: PROGRAM, which reads its code from standard input.
 _BECOME: Final = r"""
 js_become() {
@@ -256,4 +274,4 @@ js_group=$$
 { read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
 """
 
-FUNCTIONS: Final = _RUN + _LOCK + _ONCE + ENTER_OWNED_FOLDER + _FILES + _BECOME + _SELF
+FUNCTIONS: Final = _RUN + KILL + GUARD + _LIVE + _LOCK + _ONCE + ENTER_OWNED_FOLDER + _FILES + _BECOME + _SELF

@@ -898,6 +898,13 @@ export interface components {
             /** @description Key of the job that this one repeats */
             readonly resubmitted_from?: string | null;
         };
+        /** @description How a command on the login node ended */
+        readonly LoginCommandEnd: {
+            /** @description 128 and the number of a signal if one ended it */
+            readonly exit_code: number;
+            /** @description Why a limit ended it; empty if none did */
+            readonly reason: string;
+        };
         readonly CommandResult: {
             readonly exit_code: number;
             readonly stdout: string;

@@ -1,0 +1,59 @@
+"""Magics ``%slurm sh`` and ``%%slurm sh``: commands on the login node."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+from jupyter_slurm.client.clusters.cluster import current
+from jupyter_slurm.client.clusters.login_command import CapturedText, LimitedText, run_login_command
+from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.settings import settings
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["SH_USAGE", "run_cell", "run_line"]
+
+SH_USAGE = "%slurm sh [out=NAME] COMMAND, or %%slurm sh [out=NAME] with the commands in the cell"
+"""The usage of ``%slurm sh``."""
+
+_OUT = re.compile(r"\s*out=(?P<name>\S*)(?:\s+|$)")
+
+
+def run_line(shell: Any, line: str) -> None:
+    """Run the command of a line, unchanged: the login shell reads its quotes and variables."""
+    name, command = _split(line)
+    _run(shell, command, name)
+
+
+def run_cell(shell: Any, line: str, cell: str) -> None:
+    """Run the commands of a cell."""
+    name, rest = _split(line)
+    if rest:
+        raise UsageError(f"%%slurm sh has no keyword {rest!r}.", hint=f"Use `{SH_USAGE}`.")
+    _run(shell, cell, name)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Return the name of ``out=``, empty if there is none, and the rest of the line."""
+    found = _OUT.match(line)
+    if found is None:
+        return "", line.strip()
+    if not found["name"].isidentifier():
+        raise UsageError(f"out={found['name']}: this is not a name of a variable.", hint=f"Use `{SH_USAGE}`.")
+    return found["name"], line[found.end() :].strip()
+
+
+def _run(shell: Any, text: str, name: str) -> None:
+    cluster = current()
+    limit = settings().output_limit if live_view.notebook() is not None else None
+    captured, texts = CapturedText(), {stream: LimitedText(stream, limit) for stream in ("stdout", "stderr")}
+    out = captured.show if name else texts["stdout"].show
+    try:
+        run_login_command(cluster, text, out=out, err=texts["stderr"].show)
+    finally:
+        for one in texts.values():
+            one.finish()
+        sys.stdout.flush()
+        if name:
+            shell.push({name: captured.text()})

@@ -1,0 +1,1 @@
+"""Commands of the user on the login node, in the user's own login shell."""

@@ -1,0 +1,67 @@
+"""Login shells: how each runs a text after its start-up files, whose output is told apart from that of the text."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Final
+
+__all__ = ["AfterStartup", "shell_argv"]
+
+MAX_NOISE_BYTES: Final = 1 << 16
+"""Output of start-up files that is kept for an error message, in bytes."""
+
+# The file with the text is the argument after these; an external echo, because start-up files may define their own.
+_SIGN: Final = "'/bin/sh' -c 'echo {mark}; echo {mark} >&2'"
+_POSIX: Final = f'{_SIGN}; . "$0"'
+_FISH: Final = f"{_SIGN}; source $argv[1]"
+# csh takes no -c after -l, so that it reads the files of a login itself.
+_CSH: Final = (
+    f'if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login; {_SIGN}; source "$argv[1]"'
+)
+_NO_SHELLS: Final = ("", "false", "nologin")
+
+
+def shell_argv(shell: str, mark: str) -> list[str]:
+    """Return the command that runs a file as this login shell; the path of the file is its last argument.
+
+    Parameters
+    ----------
+    shell : str
+        Path of the user's login shell.
+    mark : str
+        Line that both streams have between the output of the start-up files and that of the text; letters and digits.
+    """
+    name = posixpath.basename(shell)
+    if name in _NO_SHELLS:
+        return ["/bin/sh", "-l", "-c", _POSIX.format(mark=mark)]
+    if name in ("csh", "tcsh"):
+        return [shell, "-c", _CSH.format(mark=mark)]
+    return [shell, "-l", "-c", (_FISH if name == "fish" else _POSIX).format(mark=mark)]
+
+
+class AfterStartup:
+    """One stream of a login shell, without the output of its start-up files.
+
+    Parameters
+    ----------
+    mark : str
+        See :func:`shell_argv`.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark, self._held = mark.encode("ascii") + b"\n", b""
+        self.has_begun = False
+
+    @property
+    def noise(self) -> bytes:
+        """Return the end of the output of start-up files, if the text has not begun."""
+        return self._held
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the output of the text in new data."""
+        if self.has_begun:
+            return data
+        before, found, rest = (self._held + data).partition(self._mark)
+        self.has_begun = bool(found)
+        self._held = b"" if found else before[-MAX_NOISE_BYTES:]
+        return rest

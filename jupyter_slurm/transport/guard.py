@@ -1,0 +1,41 @@
+"""Guard of a command with live output: shell text that ends the command together with its client.
+
+The client holds the standard input of the guard open. When this input ends, because the client wants that, has died, or
+its connection broke, the guard ends the command and all processes of its group. So it does after a time limit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["GUARD", "KILL"]
+
+KILL: Final = r"""
+js_kill() {
+  kill -s TERM -- "-$1"  # a starter still has to write down how commands end
+  for js_n in 1 2 3; do
+    kill -s 0 -- "-$1" || return 0
+    sleep 0.1
+  done
+  kill -s KILL -- "-$1"
+} 2>/dev/null
+"""
+"""Function that ends a process group: first politely, then by force."""
+
+# The watcher is nobody's child, and only reads: the command replaces this process, so that no shell stands between it
+# and its exit code. A command in the background would ignore interrupts.
+GUARD: Final = r"""
+js_guard() {
+  js_limit=$1 js_file=$2
+  shift 2
+  read -r js_stat </proc/self/stat
+  js_pid=${js_stat%% *}
+  exec 7<&0 </dev/null
+  ( ( timeout "$js_limit" cat <&7 || [ "$?" != 127 ] || cat <&7
+      js_kill "$js_pid"
+      kill -s KILL "$js_pid"  # it may not lead its group yet
+      rm -f -- "$js_file" ) >/dev/null 2>&1 & )
+  exec setsid "$@" 7<&-
+}
+"""
+"""Function for a subshell: SECONDS FILE ARGV…; FILE is removed at the end."""
