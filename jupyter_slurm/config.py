@@ -8,16 +8,17 @@ import socket
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import platformdirs
 from traitlets import Bool, Bunch, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
 from jupyter_slurm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirs
 
 __all__ = ["JupyterSlurm", "SettingValue", "Settings", "describe_settings", "load_settings"]
 
@@ -159,22 +160,28 @@ class Settings(Configurable):
 
     @default("job_root")
     def _default_job_root(self) -> str:
-        return str(Path(platformdirs.user_data_dir("jupyter_slurm"), "jobs"))
+        return str(Path(_user_folders().user_data_dir, "jobs"))
 
     @default("sites")
     def _default_sites(self) -> list[str]:
         from jupyter_core.paths import jupyter_config_path  # only when needed: it reads the disk
 
-        own = platformdirs.user_config_dir("jupyter_slurm")
+        own = _user_folders().user_config_dir
         return [str(Path(own, "sites")), *(str(Path(one, "jupyter_slurm", "sites")) for one in jupyter_config_path())]
 
     @default("state_dir")
     def _default_state_dir(self) -> str:
-        return platformdirs.user_state_dir("jupyter_slurm")
+        return _user_folders().user_state_dir
 
     def machine_path(self, stem: str, ending: str = "") -> str:
         """Return a path in ``state_dir`` for this machine alone: login nodes share a home, but not ports."""
         return os.path.join(os.path.abspath(self.state_dir), f"{stem}-{socket.gethostname()}{ending}")
+
+
+def _user_folders() -> PlatformDirs:
+    from platformdirs import PlatformDirs  # an agent is told all folders, and starts without this module
+
+    return PlatformDirs("jupyter_slurm")
 
 
 class JupyterSlurm(Settings):
@@ -309,6 +316,8 @@ def _allowed(trait: Any) -> str:
 def _warn_about_unknown(section: str, name: str, settings: Collection[str], source: str) -> None:
     if (source, name) not in _warned:
         _warned.add((source, name))
+        from difflib import get_close_matches
+
         near = get_close_matches(name, settings, n=1)
         meant = f"Did you mean c.{_SECTION}.{near[0]}?" if near else "`jupyter slurm config` lists the settings."
         sys.stderr.write(f"Warning: {source}: there is no setting c.{section}.{name}. {meant}\n")

@@ -42,7 +42,7 @@ _ADD_KERNEL: Final = Operation(
         },
     },
     needs_body=True,
-    components={},
+    schemas={},
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
+import fastjsonschema
 import httpx
 import openapi_spec_validator
 import pytest
@@ -59,6 +60,16 @@ def test_every_schema_is_used() -> None:
     text = load_document().text.decode()
     for name in load_document().spec["components"]["schemas"]:
         assert f"#/components/schemas/{name}" in text, name
+
+
+def test_a_validator_contains_only_the_schemas_that_it_needs() -> None:
+    """Check the definition, which stands in each error of a validator: with all schemas, a name would take 40 ms."""
+    for operation in (one for methods in load_document().operations.values() for one in methods.values()):
+        for place, check in operation._parameter_validators.items():
+            with pytest.raises(fastjsonschema.JsonSchemaValueException) as caught:
+                check(object())
+            assert "components" not in caught.value.definition, (operation.operation_id, place)
+        operation.prepare()  # which fails if a schema is missing
 
 
 @pytest.mark.parametrize(

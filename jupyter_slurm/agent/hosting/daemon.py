@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import gc
 import json
 import logging
 import logging.handlers
@@ -60,6 +61,7 @@ def _detach() -> None:
 
 
 def _serve(values: dict[str, object] | None, *, announce: bool) -> int:
+    gc.disable()  # what is imported now stays: to look for garbage among it would delay the first cell
     from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere
 
     try:
@@ -103,6 +105,8 @@ async def _run(settings: Settings, announce: bool) -> None:
         loop.add_signal_handler(number, host.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await host.start()
+    gc.freeze()
+    gc.enable()
     _announce("ready", announce)
     try:
         await host.wait()

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
-
 from jupyter_slurm import _version
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 
@@ -349,6 +347,8 @@ def check_version(info: Mapping[str, object]) -> None:
 
 def is_older(version: str) -> bool:
     """Return whether an agent of this version is older than this package."""
+    from packaging.version import InvalidVersion, Version  # an agent has no use for it
+
     try:
         return Version(version) < Version(_version.__version__)
     except InvalidVersion:

@@ -42,6 +42,8 @@ Hosting = Literal["daemon", "server", "inprocess"]
 
 _START_TIMEOUT_S = 60.0
 
+_early_start: threading.Thread | None = None
+
 # Credentials of other programs: the agent does not need them, and a process that lives for days should not hold them.
 _CREDENTIAL = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|COOKIE|JWT|_PAT$", re.I
@@ -67,6 +69,8 @@ def find_or_start(settings: Settings) -> Endpoint:
     AgentUnreachable
         No agent could be started; the message has the end of its log.
     """
+    if _early_start is not None and _early_start is not threading.current_thread():
+        _early_start.join()
     found = find(settings)
     if found is not None:
         return found
@@ -87,8 +91,10 @@ def start_early(settings: Settings) -> None:
 
     :func:`find_or_start` waits for this start. If it fails, that function tries again, and says why.
     """
+    global _early_start
     if find(settings) is None and choose_hosting(settings, os.environ) == "daemon":
-        threading.Thread(target=_start_quietly, args=(settings,), name="agent start", daemon=True).start()
+        _early_start = threading.Thread(target=_start_quietly, args=(settings,), name="agent start", daemon=True)
+        _early_start.start()
 
 
 def _start_quietly(settings: Settings) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import functools
 import json
 import os
 import secrets
 import socket
+import stat
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
-
-from tornado.netutil import bind_unix_socket
 
 from jupyter_slurm.agent.hosting.discovery import AgentLocation, open_private, place_to_start, write_private
 from jupyter_slurm.agent.hosting.endpoint import endpoint_at
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
 
 __all__ = ["LeaderElsewhere", "Leadership"]
+
+_BACKLOG = 128
 
 
 class LeaderElsewhere(AgentError):
@@ -77,13 +79,13 @@ class Leadership:
     def listen(self, kind: Literal["unix", "tcp"]) -> socket.socket:
         """Open the listening socket; a dead leader's socket file is replaced."""
         if kind == "unix":
-            listener = bind_unix_socket(self.place.socket, mode=0o600)
+            listener = _listen_on_unix_socket(self.place.socket)
             self._socket_inode = os.stat(self.place.socket).st_ino
         else:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             listener.bind(("127.0.0.1", 0))  # without SO_REUSEADDR: no other process can use that port
             listener.setblocking(False)
-            listener.listen(128)
+            listener.listen(_BACKLOG)
             self.secret = secrets.token_urlsafe(32)
             self.port = listener.getsockname()[1]
             write_private(self.place.secret, self.secret.encode())
@@ -117,6 +119,21 @@ class Leadership:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
         self._listener, self._lock_fd = None, -1
+
+
+def _listen_on_unix_socket(path: str) -> socket.socket:
+    """Listen on a Unix socket with mode 0600, in a directory that no other user can enter."""
+    # As tornado.netutil.bind_unix_socket does; its import would take as long as a tenth of the agent's other modules.
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "not a socket", path)
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.setblocking(False)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(_BACKLOG)
+    return listener
 
 
 def _acquire_lock(path: str) -> int | None:

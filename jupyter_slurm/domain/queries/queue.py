@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
@@ -25,8 +24,6 @@ from jupyter_slurm.errors import ParseError
 
 __all__ = [
     "POLL_FIELDS",
-    "QUERY_ENV",
-    "SCRUBBED_FORMATS",
     "lookup_argv",
     "names_argv",
     "parse_lookup",
@@ -36,52 +33,6 @@ __all__ = [
     "queue_record",
     "runs_script",
 ]
-
-#: Environment of every query: untranslated words, times as seconds since the epoch, and lists of array tasks in full up
-#: to 8 KiB (64 bytes otherwise).
-QUERY_ENV: Final[Mapping[str, str]] = MappingProxyType(
-    {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "8192"}
-)
-
-#: Variables that change the content or form of the commands' output. They are removed from the environment of a query.
-#: ``SLURM_CONF`` and ``SLURM_CLUSTERS`` stay: they select the cluster, and jobs are submitted under them too.
-SCRUBBED_FORMATS: Final[tuple[str, ...]] = (
-    "SACCT_FEDERATION",
-    "SACCT_FORMAT",
-    "SACCT_LOCAL",
-    "SCONTROL_ALL",
-    "SCONTROL_FEDERATION",
-    "SCONTROL_FUTURE",
-    "SCONTROL_LOCAL",
-    "SCONTROL_SIB",
-    "SCONTROL_SIBLING",
-    "SINFO_ALL",
-    "SINFO_FEDERATION",
-    "SINFO_FORMAT",
-    "SINFO_FUTURE",
-    "SINFO_LOCAL",
-    "SINFO_PARTITION",
-    "SINFO_SORT",
-    "SLURM_DEBUG_FLAGS",
-    "SQUEUE_ACCOUNT",
-    "SQUEUE_ALL",
-    "SQUEUE_ARRAY",
-    "SQUEUE_ARRAY_UNIQUE",
-    "SQUEUE_FEDERATION",
-    "SQUEUE_FORMAT",
-    "SQUEUE_FORMAT2",
-    "SQUEUE_LICENSES",
-    "SQUEUE_LOCAL",
-    "SQUEUE_NAMES",
-    "SQUEUE_PARTITION",
-    "SQUEUE_PRIORITY",
-    "SQUEUE_QOS",
-    "SQUEUE_SIB",
-    "SQUEUE_SIBLING",
-    "SQUEUE_SORT",
-    "SQUEUE_STATES",
-    "SQUEUE_USERS",
-)
 
 # --all includes the user's jobs in hidden partitions.
 _QUESTION: Final = ("squeue", "--me", "--local", "--all", "--noheader", "--states=all")

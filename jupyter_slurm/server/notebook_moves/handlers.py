@@ -49,7 +49,7 @@ _MOVE_NOTEBOOK: Final = Operation(
         },
     },
     needs_body=True,
-    components={},
+    schemas={},
 )
 _SURVEY: Final = Operation(
     "surveyVariables",
@@ -63,7 +63,7 @@ _SURVEY: Final = Operation(
         "properties": {"notebook": _TEXT_SCHEMA, "kernel": _TEXT_SCHEMA},
     },
     needs_body=True,
-    components={},
+    schemas={},
 )
 _NO_VARIABLES: Final = "Variables can be sent only between Python kernels, and {} is another language."
 _SURVEY_TIMEOUT_S: Final = 8.0  # seconds; the answer is due after 3 s, unless a cell runs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -28,12 +30,9 @@ from jupyter_slurm.services.login_commands.runner import LoginCommands
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name
 from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
-from jupyter_slurm.services.slurm.passthrough import pass_through
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.job_staging import Staging
-from jupyter_slurm.services.submission.foreign_submission import foreign_submission
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
-from jupyter_slurm.services.submission.resubmission_request import repeat_request
 from jupyter_slurm.services.submission.submitter import Submitter
 
 if TYPE_CHECKING:
@@ -162,6 +161,14 @@ class Cluster:
         if self.tracker.active():
             self.poller.wake()
 
+    async def prepare(self) -> None:
+        """Ask Slurm at once for what a first submission needs: the cluster's name, and the options of sbatch."""
+        await asyncio.gather(self.identity.learn(), self._learn_options())
+
+    async def _learn_options(self) -> None:
+        with contextlib.suppress(SlurmError):  # who needs them asks again, and hears why there are none
+            await self.client.options("sbatch")
+
     async def stop(self) -> None:
         """Stop watching; jobs and running sbatch commands continue."""
         asking = (self.actions, self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
@@ -216,6 +223,8 @@ class Cluster:
         known = self.tracker.find(requested["key"]) or await self.scan.get(requested["key"])
         if known is not None:  # the request was received before, and its answer was lost
             return job_dict(known)
+        from jupyter_slurm.services.submission.resubmission_request import repeat_request
+
         return await self.submit(await repeat_request(self, reference, requested))
 
     async def keep_allocation(
@@ -228,12 +237,16 @@ class Cluster:
 
     async def foreign_submission(self, reference: str) -> api.ForeignSubmission:
         """Return what a job of a terminal was submitted with, as far as Slurm still knows it."""
+        from jupyter_slurm.services.submission.foreign_submission import foreign_submission
+
         return await foreign_submission(self, reference)
 
     # -- commands
 
     async def run_command(self, argv: list[str], *, table: bool, context: api.Context) -> api.CommandResult:
         """Run a Slurm command as the user typed it; with ``table``, as a table if the command has one."""
+        from jupyter_slurm.services.slurm.passthrough import pass_through
+
         answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":
             self.poller.wake()

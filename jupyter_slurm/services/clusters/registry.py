@@ -87,7 +87,7 @@ class ClusterRegistry:
         async with self._registering:
             cluster = await self._known(slurm_conf, path)
         if not cluster.identity.name:
-            await cluster.identity.learn()
+            await cluster.prepare()
             cluster.publish()  # listeners received the cluster before its name was known
         return cluster.as_dict()
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from jupyter_slurm.domain.environment_variables import SCRUBBED_FORMATS
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.connections.vpn import vpn_hint
 from jupyter_slurm.sites.profile import Profile

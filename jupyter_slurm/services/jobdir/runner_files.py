@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-__all__ = ["RUNNER", "find_files", "runner_digest", "shipped"]
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["RUNNER", "find_files", "install", "runner_digest", "shipped"]
 
 _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
@@ -34,17 +36,33 @@ def _modules(folder: Traversable, prefix: str) -> Iterator[str]:
             yield prefix + entry.name
 
 
-RUNNER = find_files(resources.files("jupyter_slurm.runner"))
+_PACKAGE = resources.files("jupyter_slurm.runner")
+RUNNER = find_files(_PACKAGE)
 """Files of the runner; a job starts one of them, and finds the others in the same folder."""
 
 
 @functools.cache  # once: the package may be updated while an agent runs
 def shipped(name: str) -> bytes:
     """Return the content of a packaged runner file."""
-    return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
+    return _PACKAGE.joinpath(name).read_bytes()
 
 
 @functools.cache
 def runner_digest() -> str:
     """Return the digest of the runner's files, which keeps versions apart."""
     return hashlib.sha256(b"\0".join(shipped(name) for name in RUNNER)).hexdigest()[:8]
+
+
+async def install(transport: Transport, paths: Mapping[str, str]) -> None:
+    """Write the runner's files, by name, to paths that contain the digest; those of an earlier agent stay.
+
+    Raises
+    ------
+    TransportError
+        A file cannot be written.
+    """
+    there = await transport.stat_all([*paths.values()])
+    for name in reversed([*paths]):  # the entry point comes last
+        path, content = paths[name], shipped(name)
+        if path not in there or there[path].size != len(content):
+            await transport.write(path, content)

@@ -11,7 +11,6 @@ from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.tunnel.accepted_peer import NAME
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -167,6 +166,8 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Sessi
             return None
         if "port" not in told["door"]:
             raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_LISTENER_HINT)
+        from jupyter_slurm.transport.tunnel.accepted_peer import NAME
+
         pem = await transport.read_owned(folder.file(NAME), 0, _MAX_NOTE_BYTES)
         return SessionListener(int(told["door"]["port"]), pem)
     except UntrustedFile as error:

@@ -81,7 +81,8 @@ class SlurmClient:
         self.accounting = Accounting(self._ask, location, timeout)
         self._warned_commands: set[str] = set()
         self._cached_configuration: dict[str, str] = {}
-        self._tables: dict[str, tuple[OptionTable, str]] = {}
+        self._tables: dict[str, OptionTable] = {}
+        self._asking_options = asyncio.Lock()
         self._version: tuple[int, int] | None = None
         # A notebook run from top to bottom may send fifteen queries at once: thirty RPCs, as allowed by sites with a
         # limit. A loop gets one query every ten seconds.
@@ -254,14 +255,11 @@ class SlurmClient:
 
     async def options(self, command: str) -> OptionTable:
         """Return the options of a command in this Slurm with its plugins."""
-        return (await self._options(command))[0]
-
-    async def _options(self, command: str) -> tuple[OptionTable, str]:
-        if command not in self._tables:
-            version = await self.version()
-            text = decode_output(await self.query([command, "--help"]))
-            self._tables[command] = (OptionTable.for_command(command, version).with_help(text), text)
-        return self._tables[command]
+        async with self._asking_options:
+            if command not in self._tables:
+                version, told = await asyncio.gather(self.version(), self.query([command, "--help"]))
+                self._tables[command] = OptionTable.for_command(command, version).with_help(decode_output(told))
+            return self._tables[command]
 
     def submission_context(self, requested: api.Context) -> Context:
         """Return the context of sbatch from that of the cell: folder, environment, umask and limits."""

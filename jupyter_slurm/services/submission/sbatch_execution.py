@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jupyter_slurm.domain.advice.value_forms import value_form
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.states import JobState
@@ -31,7 +30,6 @@ from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.slurm.unreachable_controller import is_silence
 from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
-from jupyter_slurm.transport.tunnel import accepted_peer
 
 __all__ = [
     "ACCEPTED",
@@ -174,6 +172,8 @@ async def start_sbatch(transport: Transport, plan: Plan, context: Context, sent:
     if plan.values:
         files["in.values"] = plan.values
     if plan.record.session is not None and plan.record.session.node_ports:
+        from jupyter_slurm.transport.tunnel import accepted_peer
+
         files[accepted_peer.NAME] = accepted_peer.new_pem()
     argv = [*plan.wrapper, *plan.argv]
     return await transport.start_detached(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
@@ -315,6 +315,8 @@ def _hint(message: str, argv: Sequence[str]) -> str:
     low = message.lower()
     if "parameter too long" in low:
         return _too_long(argv)
+    from jupyter_slurm.domain.advice.value_forms import value_form
+
     general = next((hint for sign, hint in _HINTS if sign in low), "`%%sbatch?` shows the options and examples.")
     return value_form(message) or general
 

@@ -17,7 +17,7 @@ from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_values
-from jupyter_slurm.services.jobdir.runner_files import RUNNER, runner_digest, shipped
+from jupyter_slurm.services.jobdir.runner_files import RUNNER, install, runner_digest
 from jupyter_slurm.services.jobs.array_parts import ArrayPart, divided
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -30,7 +30,6 @@ from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.staging.cluster_paths import first_directory
 from jupyter_slurm.services.staging.job_staging import Staging
 from jupyter_slurm.services.submission import sbatch_execution
-from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.preflight import Preflight
@@ -221,6 +220,8 @@ class Submitter:
             "problems": [*doubts.problems(), *folder],
         }
         if request.asked.get("test_only"):
+            from jupyter_slurm.services.submission.estimate import estimate
+
             longest = self._settings.submit_timeout
             found = await estimate(self._client, plan, request.context, longest, doubts)
             shown["estimate"] = {**found, "clock_offset": self._tracker.clock_offset}
@@ -384,8 +385,7 @@ class Submitter:
         if self._is_prepared:
             return
         await self._transport.make_dir(self._folder.events)
-        for name in RUNNER[::-1]:  # the entry point comes last
-            await self._transport.write(self.runner_path(name), shipped(name))
+        await install(self._transport, {name: self.runner_path(name) for name in RUNNER})
         await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._cluster_data()))
         self._is_prepared = True
 

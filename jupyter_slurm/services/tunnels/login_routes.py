@@ -10,7 +10,6 @@ from jupyter_slurm.errors import TransportError, TunnelError, TunnelUnproven
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.session_server import SessionListener, read_door
 from jupyter_slurm.transport.base import Stream, Transport
-from jupyter_slurm.transport.tunnel.accepted_peer import enter
 from jupyter_slurm.transport.tunnel.listener_proof import proof_command, proven_address
 
 __all__ = ["DirectRoute", "LoginNodeRoute", "RouteTarget", "no_route"]
@@ -124,6 +123,8 @@ class DirectRoute:
         door = self._doors.get(port)
         if door is None:
             return self._transport.dial(self._address, port, timeout)
+        from jupyter_slurm.transport.tunnel.accepted_peer import enter
+
         stream = self._transport.dial(self._address, door.port, timeout)
         return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
 

@@ -34,10 +34,10 @@ from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.transport.base import Route, Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
-from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
 __all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "route_target"]
 
@@ -149,6 +149,8 @@ class Tunnel:
 
     def listen(self, listener: socket.socket) -> None:
         """Forward the connections of a listener."""
+        from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+
         if self.spec.socket is None:
             self.spec = replace(self.spec, local_port=listener.getsockname()[1])
         self._error = None

@@ -86,31 +86,6 @@ def test_an_early_start_that_fails_is_explained_by_the_request(
         launcher.find_or_start(daemon_settings)
 
 
-def test_little_is_imported_before_the_agent_listens(daemon_settings: Settings, run_python: Run) -> None:
-    """Check that a first submission, which waits for the agent, does not wait for modules that it does not need."""
-    code = """
-import json, sys
-from jupyter_slurm.agent.hosting import daemon, leader_election
-listen = leader_election.Leadership.listen
-def told(*args):
-    print(json.dumps(sorted(sys.modules)), flush=True)
-    return listen(*args)
-leader_election.Leadership.listen = told
-daemon._announce = lambda *args: daemon.os.kill(daemon.os.getpid(), daemon.signal.SIGTERM)
-daemon._serve(json.loads(sys.argv[1]), announce=False)
-"""
-    out, err = run_python(code, _values(daemon_settings)).communicate(timeout=120)
-    modules = json.loads(out.splitlines()[0]) if out else pytest.fail(err)
-    assert "jupyter_slurm.services.agent_core" in modules
-    packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
-    assert not packages & {"IPython", "cryptography", "httpx", "jinja2", "jsonschema", "jupyter_client"}
-    assert not packages & {"jupyter_server", "numpy", "paramiko", "tenacity", "yaml", "zmq"}
-    ours = {".".join(name.split(".")[:2]) for name in modules if name.startswith("jupyter_slurm.")}
-    assert not ours & {
-        f"jupyter_slurm.{name}" for name in ("cli", "embedded", "kernels", "magics", "server", "widgets")
-    }
-
-
 def test_two_that_start_one_all_the_same_get_one_leader(daemon_settings: Settings) -> None:
     """Check that the lock decides if two agents start at the same time."""
     threads = [threading.Thread(target=launcher._spawn, args=(daemon_settings,)) for _ in range(4)]

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jupyter_slurm.domain.environment_variables import QUERY_ENV
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
 
@@ -282,7 +283,7 @@ class Recorder:
         )
 
     def ask(self, name: str, argv: list[str], *, plain: bool = False) -> None:
-        env = {"COLUMNS": "500"} if plain else dict(queue.QUERY_ENV)
+        env = {"COLUMNS": "500"} if plain else dict(QUERY_ENV)
         done = self.run(*argv, as_user=True, env=env)
         (self.out / f"{name}.out").write_bytes(done.stdout)
         self.index["questions"][name] = {

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.domain.advice.reasons import explain
+from jupyter_slurm.domain.environment_variables import QUERY_ENV, SCRUBBED_FORMATS
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries import cluster, job_history, queue, tables
 from jupyter_slurm.domain.queries import job_detail as detail
@@ -47,16 +48,14 @@ class Slurm:
         self.control, self.user = control, user
 
     def run(self, argv: list[str | bytes], stdin: bytes = b"", cwd: Path | None = None) -> bytes:
-        env = {name: value for name, value in self.control.env().items() if name not in queue.SCRUBBED_FORMATS}
+        env = {name: value for name, value in self.control.env().items() if name not in SCRUBBED_FORMATS}
         options: dict[str, Any] = {}
         if self.user:
             entry = pwd.getpwnam(self.user)
             options = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [], "cwd": entry.pw_dir}
         if cwd:
             options["cwd"] = cwd
-        done = subprocess.run(
-            argv, input=stdin, env={**env, **queue.QUERY_ENV}, capture_output=True, check=False, **options
-        )
+        done = subprocess.run(argv, input=stdin, env={**env, **QUERY_ENV}, capture_output=True, check=False, **options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import linecache
@@ -56,6 +57,18 @@ def test_arrays_travel_beside_their_pickle_without_a_second_copy() -> None:
         back[0] = 8  # it is writable
     content[-8:] = bytes(8)
     assert back[-1] == 0, "it stays where it was received"
+
+
+def test_a_cycle_of_packed_values_ends_without_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check what a kernel prints in red if a file is finalized before the views of it (Python 3.13 and newer)."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    for safe in (False, True):
+        one = values.PackedValue({"x": [1]}, safe=safe)
+        one.myself = one  # type: ignore[attr-defined]
+        del one
+        gc.collect()
+    assert told == []
 
 
 def test_values_that_have_in_common_what_can_be_changed_stay_one() -> None:
