@@ -41,6 +41,12 @@ class RetryDelays:
         delay, self._next = self._next, min(self._longest, self._next * self._factor)
         return delay
 
+    def next_random(self) -> float:
+        """Return a random part of the next delay, in seconds: those who wait for the same do not try together."""
+        from random import random  # slow to import
+
+        return self.next() * random()  # noqa: S311 - no secret
+
     def reset(self) -> None:
         """Start with the first delay, after a success."""
         self._next = self._first

@@ -91,7 +91,6 @@ EXCEPTIONS = {
     "PromptGone": "410 Gone, the status that the API answers",
     "KernelGone": "410 Gone, as for prompts",
     "connection_made": "asyncio.Protocol calls it",
-    "on_message_begin": "httptools calls it",
 }
 
 

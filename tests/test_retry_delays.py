@@ -14,3 +14,10 @@ def test_delays_increase_up_to_the_longest_and_restart_after_a_long_success() ->
     assert delays.next(lasted=1.0) == followed[1], "a short success changes nothing"
     delays.reset()
     assert delays.upcoming == delays.next() == 0.1
+
+
+def test_random_delays_lie_below_increasing_limits() -> None:
+    many = [RetryDelays(1.0, 4.0) for _ in range(200)]
+    for limit in (1.0, 2.0, 4.0, 4.0):
+        drawn = [delays.next_random() for delays in many]
+        assert 0 <= min(drawn) < limit / 4 < limit * 3 / 4 < max(drawn) < limit

@@ -27,7 +27,7 @@ import json, socket, threading, asyncio, contextlib, traitlets, sys, time
 before = time.perf_counter()
 import jupyter_slurm.agent.client.agent_client
 spent = time.perf_counter() - before
-heavy = {"httpx", "tornado", "tenacity", "yaml", "jsonschema", "platformdirs"} & set(sys.modules)
+heavy = {"httpx", "tornado", "yaml", "jsonschema", "platformdirs"} & set(sys.modules)
 before = time.perf_counter()
 import httpx
 print(spent / (time.perf_counter() - before), *heavy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -101,6 +102,15 @@ def test_who_says_close_is_closed(raw: Raw) -> None:
     assert (head.split()[1], body) in ((b"200", b""), (b"405", b""))
 
 
+def test_who_says_close_may_send_the_body_later(raw: Raw, core: Any) -> None:
+    asks = {"Connection": "close", "Content_Type": "application/json", "Content_Length": "2"}
+    raw.sock.sendall(raw.head(f"POST {CANCEL} HTTP/1.1", **asks))
+    time.sleep(0.1)
+    raw.sock.sendall(b"{}")
+    assert raw.all().startswith(b"HTTP/1.1 200 ")
+    assert core.calls == [("cancel", "local", "12", None)]
+
+
 def test_who_asks_before_a_large_body_is_told_to_go_on_or_not(raw: Raw, core: Any) -> None:
     asks = {"Expect": "100-continue", "Content_Type": "application/json"}
     raw.sock.sendall(raw.head(f"POST {CANCEL} HTTP/1.1", Content_Length="2", **asks))
@@ -124,19 +134,30 @@ def test_no_other_protocol_is_spoken(raw: Raw) -> None:
     "said",
     [
         b"hello\r\n\r\n",
-        b"BREW /v1/agent HTTP/1.1\r\n\r\n",
-        b"GET /v1/agent HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET /v1/agent HTTP/9.9\r\n\r\n",
+        b"GET /v1/agent HTTP/1.1\r\nHost: HOST\r\nno colon\r\n\r\n",
+        b"GET /v1/agent HTTP/1.1\r\nHost: HOST\r\nHost: HOST\r\n\r\n",
+        b"GET /v1/agent HTTP/1.1\r\n\r\n",
+        b"GET /v1/agent HTTP/9.9\r\nHost: HOST\r\n\r\n",
+        b"GET /v1/\xe9 HTTP/1.1\r\nHost: HOST\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
-        b"POST /v1/agent HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /v1/agent HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/agent HTTP/1.1\r\nHost: HOST\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/agent HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /v1/agent HTTP/1.1\r\nHost: HOST\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/agent HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_refused(raw: Raw, said: bytes) -> None:
-    raw.sock.sendall(said)
+    raw.sock.sendall(said.replace(b"HOST", raw.headers["Host"].encode()))
     answer = raw.all()
-    assert answer.split()[1] in (b"400", b"421"), answer
+    assert answer.split()[1] == b"400", answer
     assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_chunk_without_size_is_refused(raw: Raw, core: Any) -> None:
+    head = raw.head(f"POST {CANCEL} HTTP/1.1", Transfer_Encoding="chunked", Content_Type="application/json")
+    raw.sock.sendall(head + b"no size\r\n")
+    assert raw.all().startswith(b"HTTP/1.1 400 ")
+    assert core.calls == []
 
 
 def test_a_head_without_end_is_refused(raw: Raw) -> None:
@@ -146,9 +167,15 @@ def test_a_head_without_end_is_refused(raw: Raw) -> None:
         raw.sock.sendall(b"".join(lines))
 
 
-def test_two_hosts_are_another_host(raw: Raw) -> None:
-    raw.sock.sendall(raw.head("GET /v1/agent HTTP/1.1", host="evil.example"))
+def test_another_host_is_refused(raw: Raw) -> None:
+    raw.sock.sendall(raw.head("GET /v1/agent HTTP/1.1", Host="evil.example"))
     assert raw.answer()[0] == 421
+
+
+def test_an_unknown_method_is_refused(raw: Raw) -> None:
+    raw.sock.sendall(raw.head("BREW /v1/agent HTTP/1.1"))
+    status, headers, _ = raw.answer()
+    assert (status, headers["allow"]) == (405, "GET")
 
 
 def test_a_body_without_end_is_cut_off(raw: Raw, core: Any) -> None:

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jupyter_slurm.agent.api import routes, sse
 from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.client.event_parser import EventParser
 from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent
 from jupyter_slurm.agent.hosting.discovery import search_locations
 from jupyter_slurm.agent.hosting.endpoint import endpoint_at
@@ -164,3 +167,45 @@ async def test_an_error_of_the_source_is_not_lost() -> None:
     assert (await anext(events))[0] == "job"
     with pytest.raises(UsageError):
         await anext(events)
+
+
+def _parse(data: bytes, size: int) -> list[tuple[str, str]]:
+    parser = EventParser()
+    return [event for at in range(0, len(data), size) for event in parser.feed(data[at : at + size])]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    ("data", "events"),
+    [
+        (b"event: job\ndata: 1\n\ndata:2\n\n", [("job", "1"), ("message", "2")]),
+        (b"event: job\r\ndata: 1\r\n\r\nevent: end\rdata: 2\r\r\n", [("job", "1"), ("end", "2")]),
+        (b"data: one\ndata:  two\ndata\ndata:\n\n", [("message", "one\n two\n\n")]),
+        (b": \n:data: 1\n\n:\n\ndata: 2\n\n", [("message", "2")]),
+        (b"event: job\n\ndata: 1\n\n", [("message", "1")]),
+        (b"id: 7\nretry: 1\nDATA: 0\n data: 0\ndatax: 0\ndata: a:b\n\n", [("message", "a:b")]),
+        (
+            b"\xef\xbb\xbfdata: \xc3\xa9 \xff\xc3\n\ndata: \xf0\x9f\x98\x80\n\n",
+            [("message", "é \ufffd\ufffd"), ("message", "😀")],
+        ),
+        ("data: a\u2028b\x0bc\x85\n\n".encode(), [("message", "a\u2028b\x0bc\x85")]),
+        (b"data: unfinished\n", []),
+    ],
+    ids=["names", "line-ends", "lines", "comments", "no-data", "fields", "utf-8", "no-line-ends", "unfinished"],
+)
+def test_events_are_parsed_as_the_standard_says(data: bytes, events: list[tuple[str, str]], size: int) -> None:
+    assert _parse(data, size) == events
+
+
+_WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
+
+
+@given(
+    st.lists(st.tuples(_WORDS, st.lists(_WORDS, min_size=1, max_size=3)), max_size=5),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 20),
+)
+def test_events_may_be_cut_anywhere(sent: list[tuple[str, list[str]]], end: str, size: int) -> None:
+    lines = [[f"event: {event}", *(f"data: {part}" for part in data), ":", ""] for event, data in sent]
+    text = "".join(line + end for each in lines for line in each)
+    assert _parse(text.encode(), size) == [(event or "message", "\n".join(data)) for event, data in sent]

@@ -11,10 +11,10 @@ from typing import Any
 
 import nbformat
 import pytest
-import tomli_w
 from replicas import Replica
 
 from jupyter_slurm.sites.shipped import shipped_names
+from jupyter_slurm.sites.toml_writer import toml_text
 
 LOGIN_SHARE = 0.15
 """Share of one CPU of the login node, on average, during a notebook."""
@@ -138,7 +138,7 @@ def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
         told = {"image": image, "bind": [str(packages)], "variables": {"PYTHONPATH": str(packages)}}
         base = {"image": image, "variables": {"PYTHONPATH": ".:/opt/cannon"}, "work_dir": "~/docker_repo"}
         laptop = replica.laptop
-        laptop.profile.write_text(laptop.profile.read_text() + tomli_w.dumps({"env": {"ray": told, "base": base}}))
+        laptop.profile.write_text(laptop.profile.read_text() + toml_text({"env": {"ray": told, "base": base}}))
         laptop.command("disconnect", replica.name, "--yes")
         assert laptop.connect().code == 0
     return replica

@@ -1,7 +1,8 @@
-"""HTTP/1.1 server of the agent: llhttp parses (httptools), an asyncio protocol writes.
+"""HTTP/1.1 server of the agent: h11 parses, an asyncio protocol writes.
 
-No library's server is used. A cell and its ``sbatch`` wait for an exchange, after a pause that has emptied the
-processor's caches. Tornado's server then takes 0.3 ms longer for an exchange.
+No library's server is used, because a cell and its ``sbatch`` wait for an exchange. It costs the agent 0.18 ms of
+processor time, 0.23 ms with Tornado's server, and 0.26 ms if h11 writes, too. An event of a stream costs 4 µs, 12 µs
+and 8 µs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from email.utils import formatdate
 from http.client import responses
 from typing import Protocol, cast
 
-import httptools
+import h11
 
 from jupyter_slurm.runner.refusals import RefusalCount
 from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
@@ -58,13 +59,11 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: AgentServer) -> None:
         self._server = server
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = _new_parser()  # of one request
         self._loop = asyncio.get_running_loop()
         self._request: Request | None = None  # the request whose answer is not complete
         self._has_read = self._has_started = self._is_chunked = False
         self._is_last = False  # no further request is accepted
-        self._head_size: int | None = None  # set while a head is read
-        self._target, self._headers = b"", dict[str, str]()
         self._drained: asyncio.Future[None] | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -84,18 +83,20 @@ class Connection(asyncio.Protocol):
         self.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data."""
-        if self._is_last:
+        """Parse received data. A request sent before the previous answer is complete gets no answer."""
+        if self._is_last if self._request is None else self._has_read:
+            self._is_last = True
             return
-        if self._head_size is not None:
-            self._head_size += len(data)
+        if self._has_read:
+            self._has_read, self._parser = False, _new_parser()
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._is_last = True  # no other protocol is supported: the request is answered like any other
-        except httptools.HttpParserError:
-            self._refuse()
-        if (self._head_size or 0) > _MAX_HEAD_BYTES:
+            self._parser.receive_data(data)
+            while (event := self._parser.next_event()) is not h11.NEED_DATA:
+                if event is h11.PAUSED:  # more data, or a request for another protocol, of which none is supported
+                    self._is_last = True
+                    return
+                self._handle(event)
+        except h11.RemoteProtocolError:
             self._refuse()
 
     def pause_writing(self) -> None:
@@ -118,50 +119,6 @@ class Connection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._server.on_closed(self)
         self.ended.set_result(None)
-
-    # Called by the parser ---------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        """Begin a request. A request sent before the previous answer is complete gets no answer."""
-        self._is_last = self._is_last or self._request is not None
-        self._head_size = 0
-        self._target, self._headers = b"", {}
-
-    def on_url(self, piece: bytes) -> None:
-        """Receive a piece of the target."""
-        self._target += piece
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Receive a header; repeated headers are joined."""
-        known, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self._headers[known] = f"{self._headers[known]},{text}" if known in self._headers else text
-
-    def on_headers_complete(self) -> None:
-        """Pass on the head."""
-        self._head_size = None
-        if self._is_last:
-            return
-        headers = self._headers
-        is_old = self._parser.get_http_version() == "1.0"
-        self._is_last = is_old or "close" in headers.get("connection", "").lower()
-        self._has_read = self._has_started = False
-        self._is_chunked = not is_old
-        self._request = request = self._server.create_exchange(self)
-        method = self._parser.get_method().decode("ascii")
-        request.headers_received(method, self._target.decode("latin-1"), headers)
-        if self._request is request and headers.get("expect", "").lower() == "100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, piece: bytes) -> None:
-        """Pass on a piece of the body."""
-        if self._request is not None and not self._has_read:
-            self._request.data_received(piece)
-
-    def on_message_complete(self) -> None:
-        """Report the end of the request."""
-        if self._request is not None and not self._has_read:
-            self._has_read = True
-            self._request.finish()
 
     # Called by an answer ----------------------------------------------------------------------------------------
 
@@ -210,6 +167,34 @@ class Connection(asyncio.Protocol):
 
     # Internal ---------------------------------------------------------------------------------------------------
 
+    def _handle(self, event: object) -> None:
+        """Pass on a part of a request."""
+        if isinstance(event, h11.Request):
+            self._begin(event)
+        elif self._request is not None:
+            if isinstance(event, h11.Data):
+                self._request.data_received(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                self._has_read = True
+                self._request.finish()
+
+    def _begin(self, head: h11.Request) -> None:
+        """Pass on the head; repeated headers are joined."""
+        headers: dict[str, str] = {}
+        for name, value in head.headers:
+            known, text = name.decode("ascii"), value.decode("latin-1")
+            headers[known] = f"{headers[known]},{text}" if known in headers else text
+        is_old = head.http_version == b"1.0"
+        if not (is_old or head.http_version == b"1.1") or headers.keys() >= {"content-length", "transfer-encoding"}:
+            self._refuse()
+            return
+        self._is_last = is_old or "close" in headers.get("connection", "").lower()
+        self._has_started, self._is_chunked = False, not is_old
+        self._request = request = self._server.create_exchange(self)
+        request.headers_received(head.method.decode("ascii"), head.target.decode("ascii"), headers)
+        if self._request is request and self._parser.they_are_waiting_for_100_continue:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
         self._has_started = True
         self._is_last = self._is_last or not self._has_read
@@ -228,7 +213,6 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self) -> None:
         """Answer input that is not HTTP, unless an answer is in progress; no more input is read."""
-        self._head_size = None
         if self._request is None:
             self._request = request = self._server.create_exchange(self)
             self._has_read = self._has_started = False
@@ -237,6 +221,10 @@ class Connection(asyncio.Protocol):
             self._is_last = True
         else:
             self._request.refuse()
+
+
+def _new_parser() -> h11.Connection:
+    return h11.Connection(h11.SERVER, _MAX_HEAD_BYTES)
 
 
 class AgentServer:

@@ -9,10 +9,10 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["AgentClient"]
-
-_T = TypeVar("_T")
 
 _ANSWER_TIMEOUT_S = 120.0
 # A stream sends a heartbeat every 15 s (agent.api.sse.HEARTBEAT_S); three missing ones mean a broken link.
@@ -181,10 +179,9 @@ class AgentClient:
         AgentUnreachable
             The link broke. The received events are valid, and the caller may continue after them.
         """
-        import httpx_sse
-
         from jupyter_slurm.agent.client.async_client import async_client, check_peer, exchange, timeouts
         from jupyter_slurm.agent.client.client_errors import as_error
+        from jupyter_slurm.agent.client.event_parser import EventParser
 
         link = await asyncio.to_thread(self._link)
         with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT_S):
@@ -200,8 +197,10 @@ class AgentClient:
             ):
                 if response.status_code >= 400:
                     raise as_error(response.status_code, await response.aread())
-                async for event in httpx_sse.EventSource(response).aiter_sse():
-                    yield _received(event.event, event.data)
+                parser = EventParser()
+                async for piece in response.aiter_bytes():
+                    for event, data in parser.feed(piece):
+                        yield _received(event, data)
 
     @asynccontextmanager
     async def forward(
@@ -234,6 +233,7 @@ class AgentClient:
             No agent answers and none could be started, or the agent ended meanwhile (also raised by ``chunks``). A
             refusal by the agent is an answer with its status and problem document, not an exception.
         """
+        from jupyter_slurm.agent.client.repetition import call_repeatedly_async
         from jupyter_slurm.agent.client.request_forwarding import forward
 
         async def once() -> ForwardedAnswer:
@@ -245,7 +245,7 @@ class AgentClient:
                 raise
 
         async with AsyncExitStack() as stack:
-            yield await self._retry_async(once, repeat=method == "GET")
+            yield await call_repeatedly_async(once, method == "GET")
 
     def stop_agent(self, *, only_idle: bool = False) -> None:
         """Ask the agent to end, and forget it; with ``only_idle``, an AgentError lists the agent's remaining work."""
@@ -278,6 +278,7 @@ class AgentClient:
         repeat: bool = True,
     ) -> HttpAnswer:
         from jupyter_slurm.agent.client.client_errors import as_error
+        from jupyter_slurm.agent.client.repetition import call_repeatedly
 
         asked: dict[str, object] = {"params": params, "timeout": timeout, "content": content}
         waits = None if self.create_wait_limits is None else self.create_wait_limits(path)
@@ -290,7 +291,7 @@ class AgentClient:
             return self._exchange(self._link().wire, method, path, lost, **asked)
 
         try:
-            answer = self._retry(once, repeat)
+            answer = call_repeatedly(once, repeat)
         except KeyboardInterrupt:
             if waits is None or method != "GET":
                 raise  # the action has raised an exception, which says more
@@ -313,34 +314,15 @@ class AgentClient:
             self._drop(wire)
             raise
 
-    @staticmethod
-    def _retry(call: Callable[[], _T], repeat: bool) -> _T:
-        from jupyter_slurm.agent.client.client_errors import LinkLost, repetition
-
-        try:
-            return call()  # usually sufficient, and much faster than tenacity
-        except LinkLost as error:
-            if error.sent and not repeat:
-                raise
-        from tenacity import Retrying
-
-        return Retrying(**repetition(repeat, attempts=3))(call)
-
-    @staticmethod
-    async def _retry_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
-        from tenacity import AsyncRetrying
-
-        from jupyter_slurm.agent.client.client_errors import repetition
-
-        return await AsyncRetrying(**repetition(repeat))(call)
-
     def _link(self) -> _AgentConnection:
         """Return the link to the existing agent; find or start one if necessary."""
+        from jupyter_slurm.agent.client.repetition import call_repeatedly
+
         with self._lock:
             if self._pid != os.getpid():  # after a fork: the connections belong to the parent
                 self._current, self._pid = None, os.getpid()
             if self._current is None:
-                self._current = self._retry(lambda: self._handshake(may_retire=self._start), repeat=True)
+                self._current = call_repeatedly(lambda: self._handshake(may_retire=self._start), True)
             return self._current
 
     def _handshake(self, *, may_retire: bool) -> _AgentConnection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
 
@@ -17,7 +17,6 @@ __all__ = [
     "as_error",
     "broken",
     "no_answer",
-    "repetition",
     "show_once",
     "show_warnings",
     "stranger",
@@ -85,21 +84,6 @@ def as_error(status: int, body: bytes, *, is_repetition: bool = False) -> SlurmE
     return AgentRefused(
         f"The agent answered {status} without a reason.", hint="See `jupyter slurm agent logs` for the cause."
     )
-
-
-def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:
-    """Return how a call is repeated if the agent has ended: always if it was not sent, else if it is idempotent."""
-    from tenacity import retry_if_exception, stop_after_attempt, wait_random_exponential
-
-    def may_repeat(error: BaseException) -> bool:
-        return isinstance(error, LinkLost) and (repeat or not error.sent)
-
-    return {
-        "retry": retry_if_exception(may_repeat),
-        "stop": stop_after_attempt(attempts),
-        "wait": wait_random_exponential(0.05, max=1.0),
-        "reraise": True,
-    }
 
 
 _shown: set[str] = set()

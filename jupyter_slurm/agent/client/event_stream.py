@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.agent.client.client_errors import as_error, broken, too_slow
+from jupyter_slurm.agent.client.event_parser import EventParser
 from jupyter_slurm.agent.client.http_client import HttpConnection
 from jupyter_slurm.errors import from_problem
 
@@ -35,33 +36,21 @@ def post_events(endpoint: Endpoint, path: str, content: bytes) -> Iterator[tuple
         status, received, rest = connection.open_stream(path, content, _SILENCE_TIMEOUT_S)
         if status >= 400:
             raise as_error(status, received + b"".join(rest))
-        is_complete = False
-        while not is_complete:
-            *blocks, received = received.split(b"\n\n")
-            for block in blocks:
-                if (event := _parsed(block)) is not None:
-                    yield event
-                    is_complete = event[0] == "end"
-            if not is_complete:
-                received += next(rest, b"") or _lost(path)
+        parser = EventParser()
+        while True:
+            for event, text in parser.feed(received):
+                data = json.loads(text)
+                if event == "error":
+                    raise from_problem(data)
+                yield event, data
+                if event == "end":
+                    return
+            received = next(rest, b"")
+            if not received:
+                raise broken("POST", path)
     except TimeoutError as error:
         raise too_slow(path, _SILENCE_TIMEOUT_S) from error
     except (OSError, IndexError, ValueError) as error:
         raise broken("POST", path) from error
     finally:
         connection.close()
-
-
-def _parsed(block: bytes) -> tuple[str, Any] | None:
-    """Return an event; None for a heartbeat."""
-    fields = dict(line.split(": ", 1) for line in block.decode("ascii").split("\n") if ": " in line)
-    if "event" not in fields:
-        return None
-    value = json.loads(fields["data"])
-    if fields["event"] == "error":
-        raise from_problem(value)
-    return fields["event"], value
-
-
-def _lost(path: str) -> bytes:
-    raise broken("POST", path)

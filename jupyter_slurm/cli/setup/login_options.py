@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
+from jupyter_slurm.sites.toml_writer import toml_text, toml_value
 
 __all__ = [
     "LoginOptions",
@@ -75,12 +75,7 @@ def split_hosts(text: str) -> list[str]:
 
 def as_toml(login: Mapping[str, object]) -> str:
     """Return the text of a profile with only the connection to the login node."""
-    return "[login]\n" + _lines(login)
-
-
-def _lines(login: Mapping[str, object]) -> str:
-    # A JSON string or list of ASCII is valid TOML.
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
+    return "[login]\n" + toml_text(login)
 
 
 def without_place(message: str, path: str) -> str:
@@ -135,7 +130,7 @@ def with_login(name: str, path: str, text: str, changes: Mapping[str, object]) -
         if not is_written:
             raise ConfigError(
                 f"`{key}` cannot be written into {path}: the [login] table of the profile has an unusual form.",
-                hint=f"Copy the file, and add these lines below [login]: {_lines(changes)}",
+                hint=f"Copy the file, and add these lines below [login]: {toml_text(changes)}",
             )
     return profile, changed
 
@@ -151,10 +146,10 @@ def _replaced(text: str, changes: Mapping[str, object]) -> str:
     table, added = text[start:end], dict[str, object]()
     for key, value in changes.items():
         pattern = rf"(?ms)^[ \t]*{key}[ \t]*=[ \t]*(?:\[.*?\]|[^\n]*?)([ \t]*#[^\n]*)?$"
-        line = f"{key} = {json.dumps(value)}"
+        line = f"{key} = {toml_value(value)}"
         if (found := re.search(pattern, table)) is None:
             added[key] = value
         else:
             table = f"{table[: found.start()]}{line}{found[1] or ''}{table[found.end() :]}"
     opening = text[:start] if text[:start].endswith("\n") else f"{text[:start]}\n"
-    return opening + _lines(added) + table + text[end:]
+    return opening + toml_text(added) + table + text[end:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import os
 import re
 
@@ -14,6 +13,7 @@ from jupyter_slurm.cli.terminal import ask_until_valid
 from jupyter_slurm.errors import ConfigError, SlurmError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names, shipped_profiles
+from jupyter_slurm.sites.toml_writer import toml_value
 
 __all__ = ["describe_shipped", "is_name", "personal", "print_notes", "site_template", "write_profile"]
 
@@ -43,7 +43,7 @@ def site_template(named: str) -> str:
     """
     shipped = resolve_shipped(named)
     if shipped and not os.path.exists(named):
-        return f"extends = {json.dumps(shipped)}\n\n[login]\n"
+        return f"extends = {toml_value(shipped)}\n\n[login]\n"
     try:
         with open(named, encoding="utf-8") as file:
             return file.read(_MAX_PROFILE_BYTES)

@@ -77,14 +77,14 @@ def _list(folders: list[str]) -> int:
 def _show(args: argparse.Namespace, folders: list[str]) -> int:
     from importlib import resources
 
-    import tomli_w
+    from jupyter_slurm.sites.toml_writer import toml_text
 
     if args.schema:
         sys.stdout.write(resources.files("jupyter_slurm.sites").joinpath("profile.schema.json").read_text("utf-8"))
         return 0
     if args.profile is None:
         raise UsageError("Name a profile to print.", hint="`jupyter slurm sites list` lists the profiles.")
-    sys.stdout.write(tomli_w.dumps(profile_items(*_find_profile(args.profile, folders))))
+    sys.stdout.write(toml_text(profile_items(*_find_profile(args.profile, folders))))
     return 0
 
 

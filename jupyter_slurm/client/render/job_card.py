@@ -14,7 +14,8 @@ from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.render.session_card import session_facts, session_notes, state_text
 from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.client.render.terminal import plain, printable, to_html
+from jupyter_slurm.client.render.terminal import plain, printable
+from jupyter_slurm.client.render.terminal_html import to_html
 from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
 from jupyter_slurm.domain.clock_text import clock_text

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-__all__ = ["IncrementalFilter", "Screen", "plain", "printable", "tail_text", "to_html"]
+__all__ = ["IncrementalFilter", "Screen", "plain", "printable", "styled_parts", "tail_text"]
 
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
@@ -28,9 +28,6 @@ _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _HARMLESS = re.compile(r"\x1b\[[0-9;]*[mKABCDG]|[\n\r\t\x08]")
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_STYLE = re.compile(r'(?<=<span style=")[^"]*')
-_COLOR = re.compile(r"(?<![-\w])color: (#[0-9a-fA-F]{6})")
-_BACKGROUND = re.compile(r"background(?:-color)?: #([0-9a-fA-F]{6})")
 _MAX_COLUMN = 4096  # limit of a cursor movement: "\x1b[999999999C" must not cost memory
 _MAX_PENDING_CHARACTERS = 4096  # a longer unfinished sequence is treated as text
 _SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "hidden", 9: "strike"}
@@ -297,14 +294,19 @@ def tail_text(text: str, limit: int) -> str:
 def _unpack(line: str) -> tuple[list[str], list[str]]:
     chars: list[str] = []
     styles: list[str] = []
-    style, start = "", 0
-    for mark in _SGR.finditer(line):
-        chars += line[start : mark.start()]
-        styles += [style] * (mark.start() - start)
-        style, start = mark[0][4:-1], mark.end()
-    chars += line[start:]
-    styles += [style] * (len(line) - start)
+    for style, part in styled_parts(line):
+        chars += part
+        styles += [style] * len(part)
     return chars, styles
+
+
+def styled_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Split a screen's text into parts of one style each: the numbers of its SGR sequence, and the part."""
+    style, start = "", 0
+    for mark in _SGR.finditer(text):
+        yield style, text[start : mark.start()]
+        style, start = mark[0][4:-1], mark.end()  # every style of a screen begins with 0
+    yield style, text[start:]
 
 
 def plain(text: str) -> str:
@@ -312,47 +314,14 @@ def plain(text: str) -> str:
     return _SGR.sub("", text)
 
 
-def to_html(text: str) -> str:
-    """Render a screen's text as escaped HTML with inline styles for colours."""
-    from ansi2html import Ansi2HTMLConverter
-
-    converter = Ansi2HTMLConverter(inline=True, dark_bg=False, linkify=False, scheme="xterm")
-    html = str(converter.convert(printable(text, keep=_SGR), full=False, ensure_trailing_newline=False))
-    return _STYLE.sub(_readable, html)
-
-
-def _readable(style: re.Match[str]) -> str:
-    """Return colours that are readable in a light and in a dark theme: the theme is unknown."""
-    if (background := _BACKGROUND.search(style[0])) is None:
-        # The surrounding text contrasts with the theme: a share of its colour in every colour keeps the contrast.
-        return _COLOR.sub(r"color: color-mix(in srgb, \1 50%, currentColor)", style[0])
-    if _COLOR.search(style[0]):
-        return style[0]
-    red, green, blue = bytes.fromhex(background[1])
-    return f"{style[0]}; color: {'#000000' if 299 * red + 587 * green + 114 * blue > 100_000 else '#ffffff'}"
-
-
-def printable(text: str, keep: re.Pattern[str] | None = None) -> str:
+def printable(text: str) -> str:
     r"""Return text with visible escapes (``\x1b``) for controls, changes of direction and invalid bytes.
 
     Parameters
     ----------
     text : str
-        Any text: names, reasons, the output of a command.
-    keep : pattern
-        Text that stays unchanged, besides line ends and tabs.
+        Any text: names, reasons, the output of a command. Line ends and tabs stay.
     """
-    if keep is None:
-        return _visible(text)
-    parts: list[str] = []
-    start = 0
-    for kept in keep.finditer(text):
-        parts += [_visible(text[start : kept.start()]), kept[0]]
-        start = kept.end()
-    return "".join([*parts, _visible(text[start:])])
-
-
-def _visible(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 

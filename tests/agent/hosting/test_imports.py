@@ -53,7 +53,7 @@ daemon._serve(json.loads(sys.argv[1]), announce=False)
     assert "jupyter_slurm.services.agent_core" in modules
     packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
     assert not packages & {"IPython", "cryptography", "httpx", "jinja2", "jsonschema", "jupyter_client"}
-    assert not packages & {"jupyter_server", "numpy", "packaging", "paramiko", "platformdirs", "tenacity"}
+    assert not packages & {"jupyter_server", "numpy", "packaging", "paramiko", "platformdirs"}
     assert not packages & {"tornado", "yaml", "zmq"}
     ours = {name.removeprefix("jupyter_slurm.") for name in modules if name.startswith("jupyter_slurm.")}
     assert not {name.partition(".")[0] for name in ours} & FRONT_ENDS

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain, printable, tail_text, to_html
+from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain, printable, tail_text
+from jupyter_slurm.client.render.terminal_html import to_html
 
 ROWS, COLUMNS = 60, 400
 TEXT = st.text("ab cé", min_size=1, max_size=6)
@@ -125,9 +126,8 @@ def _rgb(code: str) -> list[float]:
 @pytest.mark.parametrize("ground", [0x11, 0xFF], ids=["dark", "light"])
 @pytest.mark.parametrize("code", [*range(30, 38), *range(90, 98), "38;5;17", "38;5;226", "38;2;0;0;90", "1;31"])
 def test_a_colour_can_be_read_in_a_light_and_in_a_dark_theme(code: int | str, ground: float) -> None:
-    found = re.search(
-        r"(?:^|\W)color: color-mix\(in srgb, (#\w+) (\d+)%, currentColor\)", to_html(f"\x1b[{code}mx\x1b[0m")
-    )
+    html = to_html(_screen(f"\x1b[{code}mx\x1b[0m".encode()).text())
+    found = re.search(r"(?:^|\W)color: color-mix\(in srgb, (#\w+) (\d+)%, currentColor\)", html)
     assert found
     part, text = int(found[2]) / 100, 0xDE if ground < 128 else 0x21  # JupyterLab's text: 87 % of white or of black
     mixed = [part * each + (1 - part) * text for each in _rgb(found[1])]
@@ -136,11 +136,34 @@ def test_a_colour_can_be_read_in_a_light_and_in_a_dark_theme(code: int | str, gr
 
 @pytest.mark.parametrize("code", [*range(40, 48), *range(100, 108), "48;5;17", "37;44", "97;41", "7"])
 def test_text_on_a_ground_of_its_own_can_be_read(code: int | str) -> None:
-    html = to_html(f"\x1b[{code}mx\x1b[0m")
+    html = to_html(_screen(f"\x1b[{code}mx\x1b[0m".encode()).text())
     ground, text = (re.search(rf"(?<![-\w]){name}: (#\w+)", html) for name in ("background(?:-color)?", "color"))
     assert ground
     assert text
     assert _contrast(_rgb(text[1]), _rgb(ground[1])) > 3
+
+
+@pytest.mark.parametrize(
+    ("codes", "css"),
+    [
+        ("1;3;4;9", "font-weight: bold; font-style: italic; text-decoration: underline line-through"),
+        ("8", "visibility: hidden"),
+        ("32;44", "background-color: #0000ee; color: #00cd00"),
+        ("91;40", "background-color: #000000; color: #ff0000"),
+        ("31;7", "background-color: #cd0000; color: #ffffff"),
+        ("31;42;7", "background-color: #cd0000; color: #00cd00"),
+        ("48;5;255", "background-color: #eeeeee; color: #000000"),
+        ("38;5;21;48;2;1;2;3", "background-color: #010203; color: #0000ff"),
+        ("38;5;256", None),
+        ("38;2;300;1;2", None),
+        ("38;2;1", None),
+        ("38", None),
+        ("38;9;1", None),
+    ],
+)
+def test_styles_are_those_of_xterm(codes: str, css: str | None) -> None:
+    html = to_html(_screen(f"\x1b[{codes}mx&\x1b[0m y".encode()).text())
+    assert html == (f'<span style="{css}">x&amp;</span> y' if css else "x&amp; y")
 
 
 @given(st.text(st.characters(), max_size=60))

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
-import tomli_w
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from ssh_hosts.terminal import Answer, Said, converse
+
+from jupyter_slurm.sites.toml_writer import toml_text
 
 if TYPE_CHECKING:
     from replicas.replica import Replica
@@ -69,7 +70,7 @@ class Laptop:
         self.profile = home / "sites" / f"{replica.name}.toml"
         said = {"user": replica.user, "ssh_config": str(self.ssh_config)}
         told = {"extends": replica.name} if replica.site.is_shipped else tomllib.loads(replica.site.profile)
-        self.profile.write_text(tomli_w.dumps({**told, "login": {**told.get("login", {}), **said}}))
+        self.profile.write_text(toml_text({**told, "login": {**told.get("login", {}), **said}}))
         places = {"runtime_dir": home / "run", "state_dir": home / "state", "job_root": home / "jobs"}
         settings = {
             **{name: str(path) for name, path in places.items()},

@@ -11,10 +11,11 @@ from typing import Any
 
 import jupyter_kernel_test
 import pytest
-import tomli_w
 from jupyter_kernel_test.msgspec_v5 import validate_message
 from replicas import Replica
 from replicas.runtimes import unpack
+
+from jupyter_slurm.sites.toml_writer import toml_text
 
 SITE = "aau-aicloud"  # with a gateway and with Apptainer
 IMAGE = "/user/share/singularity/images/tensorflow_20.10-tf2-py3.sif"
@@ -51,7 +52,7 @@ def runtimes(replicas: Callable[[str], Replica], jupyter_tar: Path) -> str:
     images = {"charliecloud": tree, "docker": "jupyter-slurm/notebook:6"}
     envs = {runtime: {"image": image, "runtime": runtime} for runtime, image in images.items()}
     with site.laptop.profile.open("a") as file:
-        file.write("\n" + tomli_w.dumps({"env": envs}))
+        file.write("\n" + toml_text({"env": envs}))
     assert site.laptop.command("disconnect", SITE, "--yes").returncode == 0
     said = site.laptop.connect()
     assert said.code == 0, said.text

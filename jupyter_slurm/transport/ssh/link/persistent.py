@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import paramiko
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from jupyter_slurm.errors import LoginFailed, SlurmError
+from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.ssh.protocols import ClosedEarly, Connection, Hop, LinkLost, Session, Wire
@@ -250,23 +250,22 @@ class PersistentLink(ABC):
         self._connecting.add_done_callback(self._on_connected)
 
     async def _connect(self, is_reconnect: bool) -> Connection:
-        pause = wait_random_exponential(self._pause, max=_MAX_PAUSE_FACTOR * self._pause)
-        if not is_reconnect:  # the caller gets a first error at once, or soon from a host that is busy
-            stop = stop_after_attempt(_MAX_BUSY_ATTEMPTS)
-            return await AsyncRetrying(wait=pause, stop=stop, retry=retry_if_exception(self._is_busy), reraise=True)(
-                self._open
-            )
-        hung_up = itertools.count(1)
+        delays, failures = RetryDelays(self._pause, _MAX_PAUSE_FACTOR * self._pause), itertools.count(1)
 
-        def may_be_better(error: BaseException) -> bool:
+        def may_be_better(error: SlurmError) -> bool:
+            if not is_reconnect:  # the caller gets a first error at once, or soon from a host that is busy
+                return self._is_busy(error) and next(failures) < _MAX_BUSY_ATTEMPTS
             # A login may fail because the connection breaks meanwhile, or because the server limits login attempts.
-            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _MAX_LOGIN_HANGUPS
+            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(failures) < _MAX_LOGIN_HANGUPS
             return cut or isinstance(error, LinkLost)
 
-        async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
-            with attempt:
-                connection = await self._open()
-        return connection
+        while True:
+            try:
+                return await self._open()
+            except SlurmError as error:
+                if not may_be_better(error):
+                    raise
+            await asyncio.sleep(delays.next_random())
 
     def _is_busy(self, error: BaseException) -> bool:
         """Return whether the first host closed the connection at once: nobody was asked, and it may accept the next."""
