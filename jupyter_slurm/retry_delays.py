@@ -43,9 +43,9 @@ class RetryDelays:
 
     def next_random(self) -> float:
         """Return a random part of the next delay, in seconds: those who wait for the same do not try together."""
-        from random import random  # slow to import
+        from random import uniform  # slow to import
 
-        return self.next() * random()  # noqa: S311 - no secret
+        return uniform(0.0, self.next())  # noqa: S311 - no secret
 
     def reset(self) -> None:
         """Start with the first delay, after a success."""
