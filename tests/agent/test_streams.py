@@ -112,7 +112,7 @@ def test_a_reader_that_takes_nothing_costs_little_and_is_let_go(
     agent: ThreadedAgent, settings: Settings, core: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
 ) -> None:
     """Check with 100 GB pending: only the sockets' buffers are filled, and after the deadline nothing stays open."""
-    monkeypatch.setattr(routes, "send_events", functools.partial(sse.send_events, deadline=0.5))
+    monkeypatch.setattr(routes, "send_events", lambda *args, deadline: sse.send_events(*args, deadline=0.5))
     core.chunks = 10_000_000
     endpoint = endpoint_at(search_locations(settings)[0])
     assert endpoint is not None
