@@ -64,10 +64,14 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 
 PYTEST_LABS = env PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 --dist loadfile -W default $(PYTEST_ARGS) \
   $(foreach page,panel job_page launcher kernels notices notebook rich widgets prompts_lab,tests/e2e/test_$(page).py)
 
-# The parts of `make test-matrix`, each a target test-PART.
-MATRIX = lowest newest pythons bare labs hub
+# What differs between versions of Slurm: the tests that tests/each_slurm.txt names, which submit jobs.
+SLURMS ?= 22.05 24.11 26.05
+PYTEST_SLURMS = $(BIN)/pytest -n 4 --dist loadgroup -m "not remote" @tests/each_slurm.txt
 
-.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+# The parts of `make test-matrix`, each a target test-PART.
+MATRIX = lowest newest pythons bare labs hub slurms
+
+.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -91,6 +95,11 @@ test-hub: .build/test-system .build/installed ## a real JupyterHub with two user
 	@$(QUIET) "hub: JupyterHub and its proxy" $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[hub]"
 	@$(QUIET) "proxy: the proxy of JupyterHub" npm --prefix .build/hub --no-audit --no-fund --loglevel=error install configurable-http-proxy@5
 	@$(BIN)/pytest -m hub tests/e2e/test_jupyterhub.py $(PYTEST_ARGS)
+
+test-slurms: .build/test-system .build/installed ## tests that submit jobs, on each version of Slurm; as root, or with sudo
+	@status=0; for version in $(SLURMS); do \
+	  ./.ci/cell "slurms: Slurm $$version" ./.ci/with-slurm $$version ./.ci/steady $(PYTEST_SLURMS) $(PYTEST_ARGS) || status=$$?; done; \
+	  grep -P '^slurms\t' .build/matrix/cells | tail -$(words $(SLURMS)) | column -t -s $$'\t'; exit $$status
 
 docs-outputs: .build/test-system .build/installed ## run the executed pages of the documentation, and store their outputs
 	@JUPYTER_SLURM_STORE_OUTPUTS=1 $(BIN)/pytest -n 4 --dist loadgroup tests/docs/test_executed_pages.py -k each_block $(PYTEST_ARGS)

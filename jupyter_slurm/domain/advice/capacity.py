@@ -5,6 +5,7 @@ The capacity of a node is what is configured. A node that is down counts, since 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +13,9 @@ from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.cluster_facts import Facts, NodeShape, nearest, some
 from jupyter_slurm.domain.options.request import Request
-from jupyter_slurm.domain.queries.cluster import Node, Partition
+from jupyter_slurm.domain.queries.cluster import Node, Partition, parse_version
 from jupyter_slurm.domain.slurm_values import Gres, counted, format_memory
+from jupyter_slurm.errors import ParseError
 
 __all__ = ["FeasibilityWarning", "size_warnings"]
 
@@ -62,7 +64,7 @@ def size_warnings(
     is_moved : bool
         Whether these are all partitions, because the site chooses one.
     """
-    found = [*_unknown_features(facts, request), *_miscounted(request), *_unknown_gres(facts, request)]
+    found = [*_unknown_features(facts, request), *_miscounted(facts, request), *_unknown_gres(facts, request)]
     lists = [facts.shapes_in[one.name] for one in partitions]
     # If the site hides nodes, the largest node is unknown.
     counts = [sum(count for _, count in each) for each in lists]
@@ -93,7 +95,10 @@ def _unknown_features(facts: Facts, request: Request) -> Iterator[FeasibilityWar
                 yield FeasibilityWarning(f"No node has the feature {name}.{nearest(name, facts.features)}", True)
 
 
-def _miscounted(request: Request) -> Iterator[FeasibilityWarning]:
+def _miscounted(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
+    with contextlib.suppress(ParseError):
+        if parse_version(facts.config.get("SLURM_VERSION", "")) >= (24, 11):
+            return  # it takes ``=`` for a colon
     for option in ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"):
         if found := re.search(r"([^:=,]+)=(\d+)(?=,|\Z)", request.chosen.get(option) or "", re.ASCII):
             text = f"{request.written(option)}: write the number after a colon, {found[1]}:{found[2]}."

@@ -61,7 +61,8 @@ def is_time_over(message: str) -> bool:
 
 def is_out_of_memory(message: str) -> bool:
     """Return whether Slurm reported that a step exceeded its memory."""
-    return "oom-kill event" in message or "Out Of Memory" in message or "exceeded memory limit" in message
+    signs = ("oom-kill event", "oom_kill event", "Out Of Memory", "exceeded memory limit")  # by the version
+    return any(sign in message for sign in signs)
 
 
 def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:

@@ -12,7 +12,7 @@ Source: squeue(1).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -44,7 +44,7 @@ _DETAIL_FIELDS: Final = (
 _REQUEST_FIELDS: Final = (
     *("state", "partition", "account", "qos", "numnodes", "numcpus", "numtasks", "tres-alloc"),
     *("tres-per-job", "tres-per-node", "tres-per-task", "feature", "licenses", "reservation", "reqnodes"),
-    *("oversubscribe", "dependency"),
+    *("oversubscribe", "exclusive", "dependency"),
 )
 _LAYOUT_FIELDS: Final = (*_REQUEST_FIELDS, "cpus-per-task", "ntpernode")
 
@@ -185,8 +185,7 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         The answer is incomplete.
     """
     fields = _LAYOUT_FIELDS if is_any_state else _REQUEST_FIELDS
-    rows = (dict(zip(fields, row, strict=True)) for row in framed_records(output, mark, len(fields)))
-    row = next((row for row in rows if is_any_state or row["state"] == "PENDING"), None)
+    row = next((row for row in _requests(output, mark, fields) if is_any_state or row["state"] == "PENDING"), None)
     if row is None:
         return None
     tres, nodes, tasks = parse_tres(row["tres-alloc"]), parse_count(row["numnodes"]) or 1, parse_count(row["numtasks"])
@@ -209,7 +208,7 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         },
         features=tuple(features.split("&")) if re.fullmatch(r"[\w.&:-]+", features, re.ASCII) else (),
         node_list=_node_names(present(row["reqnodes"])),
-        is_exclusive=row["oversubscribe"] in ("NO", "EXCLUSIVE"),
+        is_exclusive=_is_exclusive(row),
         licenses={name: parse_count(number) or 1 for name, _, number in licenses},
         reservation=present(row["reservation"]),
         qos=present(row["qos"]),
@@ -219,6 +218,21 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         tasks_per_node=parse_count(row.get("ntpernode", "")) or 0,
         constraint=features,
     )
+
+
+def _requests(output: bytes, mark: str, fields: Sequence[str]) -> list[dict[str, str]]:
+    """Return the fields of each job. An older squeue prints none for ``exclusive``, which it does not know."""
+    try:
+        rows = framed_records(output, mark, len(fields))
+    except ParseError:
+        fields = [field for field in fields if field != "exclusive"]
+        rows = framed_records(output, mark, len(fields))
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def _is_exclusive(row: Mapping[str, str]) -> bool:
+    # With 26.05, "oversubscribe" is NO for most jobs, and "exclusive" tells those of whole nodes.
+    return row["exclusive"] == "NODE" if "exclusive" in row else row["oversubscribe"] in ("NO", "EXCLUSIVE")
 
 
 def _node_names(folded: str) -> frozenset[str]:

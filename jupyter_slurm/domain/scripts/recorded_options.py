@@ -145,12 +145,12 @@ def array_spec(indexes: Sequence[int]) -> str:
 def stored_script(answer: bytes) -> bytes | None:
     """Return the script in the answer to ``sacct --batch-script``: after a title and a rule; None: there is none.
 
-    Of an array, sacct prints it for each task; the first is returned.
+    Of an array, sacct prints it for each task; the first is returned. sacct 22.05 adds a newline, 24.11 does not.
     """
     title, _, rest = answer.partition(b"\n")
     if job := re.match(rb"(Batch Script for \d+)(?:_\d+)?$", title):
-        rest = re.split(rb"(?<=\n)" + job[1] + rb"_\d+\n-{20,}\n", rest, maxsplit=1)[0]
+        rest = re.split(job[1] + rb"_\d+\n-{20,}\n", rest, maxsplit=1)[0]
     rule, _, script = rest.partition(b"\n")
     if not rule.startswith(b"---") or script.strip() in (b"", b"NONE"):
         return None
-    return script.removesuffix(b"\n")  # of sacct; the script has its own
+    return script[:-1] if script.endswith(b"\n\n") else script

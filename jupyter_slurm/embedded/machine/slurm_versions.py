@@ -23,7 +23,7 @@ from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
 __all__ = ["RELEASES", "UnpackedInstallation", "debian_mirror", "default_cache", "installation_for", "slurm_root"]
 
-RELEASES = {"24.11": "trixie", "26.05": "sid"}
+RELEASES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 """Versions of Slurm, each with the Debian release that contains it."""
 
 _PUBLIC_MIRROR = "http://deb.debian.org/debian"
@@ -153,6 +153,8 @@ def _unpack(release: str, tree: Path) -> None:
             "--include=slurm-wlm,slurmdbd",
             # A release may be used long after its list was signed, on a machine whose mirror is a snapshot.
             '--aptopt=Acquire::Check-Valid-Until "false"',
+            # Packages of bookworm have files in /lib and /bin, which later ones have in /usr.
+            '--setup-hook=cd "$1"; mkdir usr; for x in bin sbin lib lib64; do mkdir usr/$x; ln -s usr/$x; done',
             release,
             str(tree),
             f"deb {debian_mirror()} {release} main",
@@ -173,6 +175,7 @@ def debian_mirror() -> str:
 def _relocate(tree: Path, final: Path) -> None:
     """Put Slurm's programs into ``bin``, bound to the loader and the libraries of their final directory."""
     binaries = tree / "bin"
+    binaries.unlink()
     binaries.mkdir()
     libraries = next(tree.glob("usr/lib/*/ld-linux-*.so.*")).parent
     loader = final / next(libraries.glob("ld-linux-*.so.*")).relative_to(tree)

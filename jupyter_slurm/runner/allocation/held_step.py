@@ -28,7 +28,14 @@ else:
 
 _NODE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _NO_SUCH_FILE = os.strerror(errno.ENOENT)
-_END_MARKERS = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in messages of Slurm, the most telling first
+_END_MARKERS = (
+    " DUE TO ",
+    " oom-kill event",
+    " oom_kill event",
+    " CANCELLED AT ",
+)  # in messages of Slurm, the most telling first
+# Up to 25.11 slurmstepd begins with its name, afterwards with the time: "[2026-05-04T10:11:12.345] error: ".
+_OF_SLURM = re.compile(r"(?:srun|slurmstepd)[\w.-]*: |\[\d{4}-\d\d-\d\dT[\d:.]+\] error: ")
 # printed although srun returns 0 after it killed the step
 _KILLED_MARKER = "Timed out waiting for job step to complete"
 
@@ -94,7 +101,7 @@ class HeldStep:
         with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
-        return [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
+        return [line[:300] for line in lines if _OF_SLURM.match(line)]
 
     def obituary(self, code: int) -> str:
         """Return the reason why a process ended. Slurm's actions are known from the messages of srun."""
@@ -116,11 +123,11 @@ class HeldStep:
         argv = ["srun", "--disable-status"]  # so that srun forwards a single SIGINT
         if cpus and not self.request["has_cpus"] and not self.is_one_task:
             argv.append(f"--cpus-per-task={cpus}")
-        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
-        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.request["has_gpus"]:
+        gpus, usage = os.environ.get("SLURM_GPUS_ON_NODE"), load("lifecycle.usage")
+        if self.is_one_task and gpus and usage.counts_gpus_by_task(os.environ) and not self.request["has_gpus"]:
             argv.append(f"--gpus={gpus}")  # otherwise the step has the GPUs that Slurm counts for each task
         if not self.request["has_gpus"]:
-            argv += load("lifecycle.usage").for_steps(os.environ)
+            argv += usage.for_steps(os.environ)
         python = self.request.get("python") or sys.executable
         task = __file__[: -len("held_step.py")] + "step.py"
         words = [*self.request.get("wrapper", ()), python, "-u", task, self.place.folder, *self.request["args"]]
@@ -135,7 +142,7 @@ class HeldStep:
             own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODE_VARIABLES}
         if self.is_one_task:  # srun must not see these: it would restrict the step to that part of the node
             cpus = own.get("SLURM_CPUS_PER_TASK")
-            own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
+            own = {k: v for k, v in own.items() if not re.fullmatch(r"SLURM_(\w+_PER_TASK|TRES_BIND)", k)}
             own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
         return {**(given or {}), **own, **self.request.get("variables", {})}
 

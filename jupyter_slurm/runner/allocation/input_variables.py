@@ -22,6 +22,7 @@ _OPTIONS = {
     "MPI_TYPE": "mpi",
     "NNODES": "nodes",
     "NPROCS": "ntasks",
+    "SEGMENT_SIZE": "segment",
     "REMOTE_CWD": "chdir",
     "REQ_SWITCH": "switches",
     "STDERRMODE": "error",

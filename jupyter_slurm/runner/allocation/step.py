@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
 
 _MARKS_OF_SRUN = ("SLURM_STEP_ID", "SLURM_STEPID")
-_BINDINGS = ("SLURM_CPU_BIND", "SLURM_MEM_BIND")  # prefixes of variables by which srun says how it has bound a task
+# Prefixes of variables by which srun says how it has bound a task.
+_BINDINGS = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_TRES_BIND", "SLURMD_TRES_BIND")
 
 
 def redirect(folder: str) -> None:

@@ -31,7 +31,6 @@ FORMAT = 1
 _INTERVAL_S = 30.0  # seconds
 _MAX_POINTS = 240  # points
 _QUERY_TIMEOUT_S = 10.0  # seconds for nvidia-smi, rocm-smi or xpu-smi
-OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs of single tasks
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL")
 _NVIDIA_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 _AMD_QUERY = ("rocm-smi", "--showuse", "--showmeminfo", "vram", "--json")
@@ -200,8 +199,14 @@ def for_steps(env: Any) -> list[str]:
     A job of whole nodes (``--exclusive``) requests no GPUs. Slurm then gives all to its batch script, but none to its
     steps.
     """
-    gpus, asked = env.get("SLURM_GPUS_ON_NODE"), ("GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", *OF_A_TASK)
-    return [f"--gres=gpu:{gpus}"] if gpus and not any(env.get(f"SLURM_{name}") for name in asked) else []
+    gpus, asked = env.get("SLURM_GPUS_ON_NODE"), ("GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", "NTASKS_PER_GPU")
+    has_own = counts_gpus_by_task(env) or any(env.get(f"SLURM_{name}") for name in asked)
+    return [f"--gres=gpu:{gpus}"] if gpus and not has_own else []
+
+
+def counts_gpus_by_task(env: Any) -> bool:
+    """Return whether the job was asked for with GPUs for each task; a job of Slurm 24.11 has the second variable."""
+    return bool(env.get("SLURM_GPUS_PER_TASK")) or "gpu" in (env.get("SLURM_TRES_PER_TASK") or "")
 
 
 def visible(env: Any) -> list[str]:

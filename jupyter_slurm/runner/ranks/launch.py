@@ -37,7 +37,8 @@ _MAX_PORT_TRIES = 100
 _TERMINATED, _KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
 _EXITED = re.compile(rb"^srun: error: (\S+): tasks? (\d+)\S*: Exited with exit code (\d+)")
 _OF_THE_END = re.compile(
-    rb"^(srun|slurmstepd)[^ ]*: (error: .*task.*: |.*Terminating |.*CANCELLED AT|.*Force Terminated)"
+    rb"^(?:(?:srun|slurmstepd)[^ ]*:|\[\d{4}-[^ ]*\]) "  # slurmstepd 26.05 begins with the time
+    rb"(error: .*task.*: |.*Terminating |.*CANCELLED AT|.*Force Terminated)"
 )
 _OF_TORCHRUN = re.compile(b"")  # pages about the failed rank, which has already reported it
 # Variables of the user for srun that would break the parsing of its output, and the binding of a single task.
@@ -138,7 +139,7 @@ def all_gpus(env: Any) -> list[str]:
     """Return the option that gives the single task of a node all GPUs, if GPUs were requested for each task."""
     usage, gpus = load("lifecycle.usage"), env.get("SLURM_GPUS_ON_NODE")
     is_even = "," not in env.get("SLURM_TASKS_PER_NODE", "")
-    has_own = any(env.get(f"SLURM_{name}") for name in usage.OF_A_TASK)
+    has_own = usage.counts_gpus_by_task(env) or bool(env.get("SLURM_NTASKS_PER_GPU"))
     return [f"--gres=gpu:{gpus}"] if gpus and has_own and is_even else list(usage.for_steps(env))
 
 

@@ -22,6 +22,7 @@ __all__ = ["Preflight"]
 
 _FOLDER_TIMEOUT_S = 5.0
 _JUPYTER_TIMEOUT_S = 10.0
+_CREATES_FOLDERS = (24, 11)  # this version creates the folders of the output; 22.05 does not
 _LACKING = 3  # runner/session/serve.py's exit code for no Jupyter
 
 
@@ -156,7 +157,9 @@ class Preflight:
         ]
 
     async def _doubt_about_outputs(self, plan: Plan) -> list[str]:
-        """Warn if the folder of --output or --error does not exist: Slurm creates none, and the job fails at once."""
+        """Warn if the folder of --output or --error does not exist: without it, the job fails before Slurm 24.11."""
+        if (await self._client.version() or (0, 0)) >= _CREATES_FOLDERS:
+            return []
         record, found = plan.record, list[str]()
         for option, path in (("output", record.outputs.stdout), ("error", record.outputs.stderr)):
             folder = posixpath.join(record.work_dir or "", posixpath.dirname(path or ""))

@@ -19,8 +19,8 @@ const TAIL_BYTES = 4_096;
 const MAX_WAIT_MS = 15_000;
 /** Characters of the line: JupyterLab shortens notifications at 140. */
 const MAX_CHARS = 90;
-/** Lines of Slurm itself, which follow the error of a job. */
-const SLURM_LINE = /^(?:srun|slurmstepd|slurmd)\b.*?: /;
+/** Lines of Slurm itself, which follow the error of a job. Since 26.05 those of slurmstepd begin with the time. */
+const SLURM_LINE = /^(?:(?:srun|slurmstepd|slurmd)\b.*?: |\[\d{4}-\d\d-\d\dT[\d:.]+\] error: )/;
 
 /** Return the last line that tells of an error: none of Slurm's own unless there is no other. */
 export function lastErrorLine(output: string): string {

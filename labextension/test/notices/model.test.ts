@@ -317,6 +317,9 @@ describe("notices", () => {
       "ls: no file",
     );
     expect(lastErrorLine("slurmstepd: error: *** STEP KILLED ***")).toContain("KILLED");
+    const ended =
+      "[2026-05-04T10:11:12.345] error: *** JOB 7 ON c1 CANCELLED AT 2026-05-04T10:11:12 ***";
+    expect(lastErrorLine(`ls: no file\n${ended}\n`)).toBe("ls: no file");
     expect(lastErrorLine("x".repeat(9_000))).toHaveLength(91);
     // Such characters would turn the words of the notification around them.
     expect(lastErrorLine("no\u202e file\u2067 x\n")).toBe("no\ufffd file\ufffd x");

@@ -35,13 +35,17 @@ _WAITING = (
     (("-A", "gpubound", "--gpus=1"), "all jobs of your account together for GPUs", "have ended"),
     (("-A", "onejob"), "all jobs of your account together for jobs is reached", "have ended"),
     (("--begin=now+1hour",), "earliest start time has not come", "starts automatically"),
-    (("-w", "n4"), "(Nodes: n4)", "without naming nodes"),
-    (("-N4",), "(Nodes: n4)", "fewer nodes"),  # a job that names no node
     (("-p", "small", "--time=2:00:00"), "longer than the partition allows", "timelimit="),
     (("-p", "small", "-N2"), "more nodes than the partition allows", "fewer nodes"),
     (("-p", "closed"), "partition is down", "--partition"),
     (("-H",), "It is held", "scontrol release"),
 )
+_LACKING = (
+    (("-w", "n4"), "(Nodes: n4)", "without naming nodes"),
+    (("-N4",), "(Nodes: n4)", "fewer nodes"),  # a job that names no node
+)
+# "ReqNodeNotAvail, May be reserved for other job", whatever is the matter with the node
+_LACKING_NEWER = tuple((options, "A node that it needs is not available", "sinfo -R") for options, _, _ in _LACKING)
 
 
 @pytest.fixture
@@ -89,7 +93,8 @@ def test_each_reason_has_the_right_words_and_advice(
     use_up += (("-A", "bounded"), ("-A", "gpubound", "--gpus=1"), ("-A", "onejob"))
     running = [submit(*options) for options in use_up]
     wait_for(lambda: set(running) <= reasons("RUNNING").keys(), "jobs that use up the limits")
-    waiting = {submit(*options): (options, words, step) for options, words, step in _WAITING}
+    lacking = _LACKING_NEWER if strict.installation.version >= (24, 11) else _LACKING
+    waiting = {submit(*options): (options, words, step) for options, words, step in (*_WAITING, *lacking)}
 
     def wrong() -> list[object]:
         known = reasons("PENDING")

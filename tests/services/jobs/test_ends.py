@@ -76,7 +76,7 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     late = await submit(desk, SLEEP, "-w", "c4aiscw2", "--exclusive", "-t1", "--deadline=now+65seconds")
     victim = await submit(desk, SLEEP, "-p", "short", "-w", "c4aiscw1")
     never = await submit(desk, SLEEP, f"--dependency=afterok:{failed['exit 1']['id']}")
-    blind = await submit(desk, SLEEP, "-o", "/no/such/folder/out")
+    blind = await submit(desk, SLEEP, "-o", "/proc/no/such/folder/out")
     await asyncio.gather(*(desk.until(job["key"], lambda job: job["state"] == "RUNNING") for job in (lost, victim)))
     await desk.core.cluster(desk.id).actions.cancel(cancelled["key"])
     taker = await submit(desk, "#!/bin/sh\ntrue\n", "-p", "high", "-w", "c4aiscw1", "--exclusive")
