@@ -215,7 +215,7 @@ def descendants(processes: Iterable[Process]) -> list[Process]:
     return result
 
 
-def kill_all(find: Callable[[], Iterable[Process]], *, timeout: float = 10.0) -> list[Process]:
+def kill_all(find: Callable[[], Iterable[Process]], *, timeout: float = 60.0) -> list[Process]:
     """Kill the processes that ``find`` returns until it returns none. Return those left when the time is over.
 
     The search is repeated, because a dying process may have started another. It runs once more after an empty result,

@@ -81,7 +81,7 @@ class SiteSlurm:
     def stop_controller(self) -> None:
         """Kill slurmctld and wait until it is gone."""
         self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while "slurmctld" in self.controller.processes().values() and time.monotonic() < deadline:
             time.sleep(0.02)
 
@@ -97,7 +97,7 @@ class SiteSlurm:
         """Run a Slurm command on the controller's host."""
         return self.controller.run(*argv, user=user, **options)
 
-    def wait_until_idle(self, nodes: int, timeout: float = 30) -> None:
+    def wait_until_idle(self, nodes: int, timeout: float = 120) -> None:
         """Wait until this many nodes can accept jobs."""
         deadline = time.monotonic() + timeout
         while True:
@@ -122,7 +122,7 @@ class SiteSlurm:
         files = {"key": key, "seed": key.with_suffix(".seed"), "pid": "/run/munged.pid", "log": "/var/log/munged.log"}
         socket = self.directory / "munge" / "socket"
         _daemon(machine, "munged", "--foreground", f"--socket={socket}", *(f"--{k}-file={v}" for k, v in files.items()))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not socket.exists():
             if time.monotonic() > deadline:
                 raise AssertionError("munged did not open its socket")

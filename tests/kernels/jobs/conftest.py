@@ -31,7 +31,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import AgentError
 
-_PATIENCE = 90.0  # seconds for a cell on a busy machine
+_PATIENCE = 150.0  # seconds for a cell on a busy machine
 _FRONT = "jupyter_slurm"  # sender in the messages of a proxy
 
 

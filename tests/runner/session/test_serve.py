@@ -30,7 +30,7 @@ def test_a_signal_is_noticed_at_once_and_the_end_of_the_server_is_recorded(tmp_p
     env = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"}
     with subprocess.Popen([sys.executable, "-c", SLOW, SERVE, str(folder)], env=env) as runner:
         try:
-            until = time.monotonic() + 60
+            until = time.monotonic() + 120
             while "pid" not in (served := _read(folder / "served.json")) and time.monotonic() < until:
                 time.sleep(0.05)
             runner.send_signal(signal.SIGTERM)

@@ -51,7 +51,7 @@ class Process:
 
     def end(self, key: str) -> int:
         """Wait for the end of a cell; return its exit code."""
-        path, deadline = self.root / key / "end.json", time.monotonic() + 60
+        path, deadline = self.root / key / "end.json", time.monotonic() + 120
         while not path.exists() and time.monotonic() < deadline and self.running.poll() is None:
             time.sleep(0.01)
         return int(json.loads(path.read_text())["exit_code"])
@@ -84,7 +84,7 @@ def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]
 
 
 def _until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert condition()

@@ -484,7 +484,7 @@ def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_
     started = subprocess.Popen(
         [sys.executable, "-u", RUNNER, str(folder)], cwd=project, env=env, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not [*output.glob("mes/*/sub/x")] and time.monotonic() < deadline:
         time.sleep(0.02)
     started.send_signal(signal.SIGUSR1)

@@ -99,7 +99,7 @@ async def _answer(core: Core, site: RealSite, accepts: Sequence[str]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def until(true: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+async def until(true: Callable[[], Awaitable[Any]], seconds: float = 120) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := await true()):
         assert time.monotonic() < deadline
