@@ -73,7 +73,7 @@ class CgroupTree:
                 found.update(int(line) for line in (directory / "cgroup.procs").read_text(encoding="ascii").split())
         return found
 
-    def remove(self, timeout: float = 10.0) -> None:
+    def remove(self, timeout: float = 60.0) -> None:
         """Remove the groups, deepest first. The kernel frees a group a moment after its last process has ended."""
         deadline = time.monotonic() + timeout
         while directories := list(self._directories()):
