@@ -26,6 +26,7 @@ from chosen import *  # noqa: F403 - which files a stage looks into
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from hostile_login import *  # noqa: F403 - a login node whose commands lie
+from own_network import *  # noqa: F403 - a network for each worker of the browser stage
 from registry import *  # noqa: F403 - fixtures: what images come from
 from replicas.fixtures import *  # noqa: F403 - replicas of real clusters
 from schedule import *  # noqa: F403 - what becomes of a worker's tests
