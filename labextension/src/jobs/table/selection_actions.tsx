@@ -3,11 +3,10 @@ import {
   Button,
   ellipsesIcon,
   historyIcon,
-  pauseIcon,
+  LabIcon,
   redoIcon,
   runIcon,
   stopIcon,
-  type LabIcon,
 } from "@jupyterlab/ui-components";
 import * as React from "react";
 
@@ -17,6 +16,13 @@ import { focusTable } from "../../common/jupyterlab/focus";
 import { actLabel, actName } from "../actions/action_labels";
 import { asCsv, asJson } from "./columns";
 import { Menu, type IToolbarProps } from "./toolbar_parts";
+
+/** JupyterLab 4.2 has no such icon. */
+const pauseIcon = new LabIcon({
+  name: "jupyter-slurm:pause",
+  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
+    <path class="jp-icon3" fill="#616161" d="M7 6h4v12H7z M13 6h4v12h-4z"/></svg>`,
+});
 
 const ICONS: Readonly<Record<Act, LabIcon>> = {
   cancel: stopIcon,
