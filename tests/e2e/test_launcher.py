@@ -46,7 +46,7 @@ def _see_problems_at_their_fields(form: Locator) -> None:
         ("Time limit", "4 hous", "Enter a time such as 4h, 90 min or 1d 12h."),
         ("CPUs", "99", "A node of this partition has at most 16 CPUs."),
         ("Memory", "9T", "A job can have at most 64G on a node of this partition."),
-        ("Folder", "/no/such/folder", "This folder does not exist on the cluster."),
+        ("Folder", "/proc/no/such/folder", "This folder does not exist on the cluster."),
         ("Environment or image", "/no/such/venv", "This environment does not exist on the cluster."),
         ("Environment or image", "nowhere", "There is no environment with this name."),
     ):
