@@ -93,13 +93,13 @@ left. %srun and %%srun run commands and cells in the allocation. A batch job of 
 of sbatch. The allocation survives a lost connection. It ends
 
     at its time limit, or with %salloc release;
-    with the kernel that requested it, unless `keep` is given;
+    at the shutdown of the kernel that requested it, unless `keep` is given. A restart of the kernel keeps it;
     after half an hour without a step and without a kernel that uses it (c.JupyterSlurm.allocation_lease);
     without `keep`, five minutes after the kernel was killed, unless a step runs or another kernel uses it.
 
 Keywords (they have no dashes; options of Slurm have):
     as=NAME       assign the allocation to a Python variable of this name
-    keep          keep the allocation when this kernel ends
+    keep          keep the allocation when this kernel is shut down
     lease=TIME    release the allocation after this time without use, written as for --time; at least one minute
     on=NAME       use an open allocation: a variable, the name given by as=, or a job ID
     release       release the allocation

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, choose
+from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, choose, open_allocations
+from jupyter_slurm.client.allocations.kernel_end import is_for_this_notebook
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
@@ -91,6 +93,9 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
             f"{name} is already a kept allocation: {kept[0]!r}",
             hint=f"Use `%salloc on={name} as={name}` to use it, `%salloc release on={name}` to release it.",
         )
+    if (waiting := _kept_for_this_cell(cluster, parsed)) is not None:
+        sys.stdout.write(f"{waiting.title} is still open since the kernel before, and is used again.\n")
+        return waiting
     lease = parsed.keywords.get("lease")
     return allocate(
         cluster,
@@ -99,6 +104,19 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
         label=name,
         keep="keep" in parsed.keywords,
     )
+
+
+def _kept_for_this_cell(cluster: Cluster, parsed: MagicLine) -> Allocation | None:
+    """Return the allocation that this cell requested before the kernel was restarted.
+
+    It has the same name and all options of the cell: a cell that was edited requests another allocation.
+    """
+    options = set(slurm_options(parsed))
+    for one in open_allocations(cluster):
+        is_same = one.label == parsed.keywords.get("as") and options <= set(one._data.get("argv") or ())
+        if is_same and is_for_this_notebook(one) and "keep" not in parsed.keywords:
+            return choose(cluster, one.id, {})
+    return None
 
 
 def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:

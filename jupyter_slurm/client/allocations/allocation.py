@@ -354,6 +354,7 @@ def _choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object])
     found = [one for one in found if one.keep and not one._data.get("kernel")]
     if inherited := [one for one in found if kernel_end.is_for_this_notebook(one)]:
         return inherited[0]
+    found = [one for one in found if not one._data.get("kept_for")]  # the others wait for the kernel of their notebook
     if len(found) > 1:
         raise UsageError("Several allocations are open, and this kernel requested none of them.", hint=_listed(found))
     return found[0] if found else None

@@ -1,9 +1,13 @@
-"""Allocations at the end of this kernel: released with it, or kept for the next kernel of its notebook."""
+"""Allocations at the end of this kernel: released with it, or kept for the next kernel of its notebook.
+
+A restart of the kernel keeps them. A front end says in its request whether a kernel shuts down or restarts.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 
 from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.jobs.job import Job
@@ -18,9 +22,9 @@ _released_at_exit: list[Job] = []
 
 
 def release_at_exit(allocation: Job) -> None:
-    """Release an allocation when this kernel ends in order."""
+    """Release an allocation when this kernel shuts down; keep it for the notebook when the kernel restarts."""
     if not _released_at_exit:
-        atexit.register(_release_all)
+        atexit.register(_release_or_keep)
     _released_at_exit.append(allocation)
 
 
@@ -67,19 +71,34 @@ def take_up(allocation: Job) -> bool:
     return False
 
 
-def _request(allocation: Job, *, keep: bool, path: str | None) -> None:
+def _request(allocation: Job, *, keep: bool, path: str | None, timeout: float = _KEEP_TIMEOUT_S) -> None:
     asked = {"keep": keep, "notebook": path}
-    allocation._data = allocation._cluster.client.post(allocation._path("keep"), json=asked, timeout=_KEEP_TIMEOUT_S)
+    allocation._data = allocation._cluster.client.post(allocation._path("keep"), json=asked, timeout=timeout)
 
 
 def _name(allocation: Job) -> str:
     return str(allocation._data.get("label") or allocation.id)
 
 
-def _release_all() -> None:
-    """Release the allocations that end with this kernel. If a release fails, the lease ends the allocation."""
+def _is_restart() -> bool:
+    """Return whether this kernel ends because its front end restarts it.
+
+    ipykernel has the answer to the request for the shutdown, which tells (Jupyter messaging, ``shutdown_reply``).
+    """
+    get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", lambda: None)
+    answer = getattr(getattr(get_ipython(), "kernel", None), "_shutdown_message", None) or {}
+    return answer.get("content", {}).get("restart") is True
+
+
+def _release_or_keep() -> None:
+    """Release the allocations that end with this kernel, or keep them. If that fails, the lease ends the allocation."""
+    path = notebook() if _is_restart() else None
     for allocation in _released_at_exit:
         with contextlib.suppress(SlurmError):
-            if not allocation._data.get("finished"):
+            if allocation._data.get("finished"):
+                continue
+            if path:  # unknown without a notebook: nobody would find the allocation again
+                _request(allocation, keep=True, path=path, timeout=_REQUEST_TIMEOUT_S)
+            else:
                 client = allocation._cluster.client
                 client.post(allocation._path("cancel"), json={"signal": None}, timeout=_REQUEST_TIMEOUT_S)

@@ -199,6 +199,41 @@ def test_an_allocation_of_the_old_kernel_is_kept_for_the_next_kernel_of_the_note
 
 
 @pytest.mark.timeout(900)
+def test_a_restart_keeps_the_allocation_and_a_shutdown_releases_it(
+    notebook: Notebook, wait_for: Callable[..., Any]
+) -> None:
+    server, kernel = notebook.server, notebook.server.kernel
+    asks = "%load_ext jupyter_slurm\n%salloc -p arandu --mem=100M {}as=box wait"
+    assert kernel.run(asks.format("")).status == "ok"
+    held = server.folder / "held"
+    step = f"%load_ext jupyter_slurm\n%srun wait -n1 sh -c 'printenv SLURM_JOB_ID > {held}'"
+    (job,) = notebook.jobs
+
+    def restart() -> Any:
+        server.request("POST", f"api/kernels/{server.session['kernel']['id']}/restart").raise_for_status()
+        server.kernel.client.stop_channels()
+        return server.connect()
+
+    kernel = restart()
+    assert kernel.value("'box' in globals()") == "False"
+    assert kernel.run(step).status == "ok"  # the next cell finds it
+    assert held.read_text().strip() == job
+    kernel = restart()  # it had been taken up, and is kept again
+    told = kernel.run(asks.format(""))  # as when all cells run again
+    assert told.status == "ok", told.error
+    assert f"Allocation {job} (box) is still open since the kernel before, and is used again." in told.stdout
+    assert kernel.value("box.id") == job
+    assert notebook.jobs == [job]
+    kernel = restart()
+    assert kernel.run(asks.format("--gpus=1 ")).status == "ok"  # the cell was edited
+    assert kernel.value("box.id") != job
+    assert kernel.run(f"%salloc release on={job}").status == "ok"
+    wait_for(lambda: notebook.jobs == [kernel.value("box.id")], "the one from before is released", LONG)
+    server.close()
+    wait_for(lambda: notebook.jobs == [], "a shutdown releases the allocation", LONG)
+
+
+@pytest.mark.timeout(900)
 def test_a_server_that_is_killed_while_the_next_allocation_pends_leaves_the_kernel_and_nothing_else(
     notebook: Notebook, study: Any, jupyter: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:
