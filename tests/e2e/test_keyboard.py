@@ -130,6 +130,20 @@ def _filter(page: Page, name: str) -> None:
     expect(panel.get_by_role("treegrid")).to_be_focused()
 
 
+def _filter_by_state(page: Page) -> None:
+    """A chip keeps the focus when it is pressed, and when it is pressed again."""
+    panel = page.locator(PANEL)
+    count = page.locator(ROWS).count()
+    cancelled = panel.get_by_role("button", name=re.compile(r"^Cancelled \d+$"))
+    _tab_to(page, cancelled, "Shift+Tab")
+    for pressed, shown in (("true", 1), ("false", count)):
+        page.keyboard.press("Enter")
+        expect(cancelled).to_have_attribute("aria-pressed", pressed)
+        expect(page.locator(ROWS)).to_have_count(shown)
+        expect(cancelled).to_be_focused()
+    _tab_to(page, panel.get_by_role("treegrid"))
+
+
 def _cancel_on_its_page(page: Page) -> None:
     """The button that cancels is gone afterwards: the focus stays on the page."""
     page.keyboard.press("Home")
@@ -220,6 +234,7 @@ def test_all_is_reached_by_the_keyboard_and_no_focus_is_lost(page: Page, names: 
     _read_a_log(page, name)
     _cancel(page, name)
     _filter(page, name)
+    _filter_by_state(page)
     _cancel_on_its_page(page)
     _fill_the_form(page)
     _copy_in_the_side_bar(page)

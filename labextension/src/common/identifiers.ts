@@ -4,6 +4,7 @@
 export const DOMAIN = "jupyter_slurm";
 
 export const CommandIDs = {
+  /** Argument `kind`: "failed", to show failed jobs only. */
   open: "jupyter-slurm:open",
   /** The panel in the side bar. */
   side: "jupyter-slurm:show-side-bar",

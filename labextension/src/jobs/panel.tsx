@@ -7,6 +7,7 @@ import * as React from "react";
 
 import type { Act, ICluster, IJob } from "../common/api/objects";
 import { isReached } from "../common/api/records";
+import { HandoverButton } from "../common/jupyterlab/focus";
 import { silentCluster } from "../common/freshness";
 import { connectionText } from "../common/labels";
 import { AllResources } from "../resources/view";
@@ -108,15 +109,14 @@ function Jobs(props: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElem
       )}
       {table.model.hasOlder && (
         <p className="jp-Slurm-aside">
-          <button
-            type="button"
+          <HandoverButton
             className="jp-Slurm-link"
-            onClick={() => {
+            act={() => {
               table.model.showOlder();
             }}
           >
             {trans.__("Show older ones")}
-          </button>
+          </HandoverButton>
         </p>
       )}
     </>

@@ -143,8 +143,9 @@ function addCommands(
     label: (args) => (args["isCard"] ? trans.__("Slurm Jobs") : titleOf(args, "open")),
     icon: ({ isPalette, isMenu }) => (isPalette || isMenu ? undefined : jobsIcon),
     caption: trans.__("Show your jobs"),
-    execute: async () => {
-      await open();
+    execute: async ({ kind }) => {
+      const { table } = (await open()).content;
+      await (kind === "failed" && table.showOnly(kind));
     },
   });
   commands.addCommand(CommandIDs.side, {

@@ -5,11 +5,11 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { StatusItem } from "../jobs/status_item";
+import { FailedItem, StatusItem } from "../jobs/status_item";
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:status",
-  description: "How many Slurm jobs run and wait, in the status bar.",
+  description: "How many Slurm jobs run, wait and have failed, in the status bar.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [IStatusBar, ITranslator], // Notebook 7 has no status bar
@@ -22,5 +22,17 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const item = new StatusItem(model, trans, () => void app.commands.execute(CommandIDs.open));
     statusBar?.registerStatusItem("jupyter-slurm:status", { item, align: "left", rank: 50 });
+    const failed = new FailedItem(
+      model,
+      trans,
+      () => void app.commands.execute(CommandIDs.open, { kind: "failed" }),
+    );
+    statusBar?.registerStatusItem("jupyter-slurm:failed", {
+      item: failed,
+      align: "left",
+      rank: 51,
+      isActive: () => failed.count > 0,
+      activeStateChanged: model.changed,
+    });
   },
 };

@@ -8,7 +8,9 @@ import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
 import type { ICluster } from "../common/api/objects";
+import type { ILaunchForm } from "../common/launch_request";
 import { chooseCluster, confirmEnd } from "../common/jupyterlab/dialogs";
+import { awaitClusters } from "../common/jupyterlab/known_clusters";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { jobName } from "../common/labels";
@@ -48,17 +50,20 @@ export const jobsIcon = new LabIcon({
       d="M5 5h14v14h-14z M7 7v10h10v-10z M9 8.5h6v1.6h-6z M9 11.2h6v1.6h-6z M9 13.9h6v1.6h-6z ${PINS.join(" ")}"/></svg>`,
 });
 
-/** Return a storage in the state database of JupyterLab; without one, in the page. */
+/** Return a storage of forms in the state database of JupyterLab; without one, in the page. */
 export function memoryIn(state: IStateDB | null): IMemory {
-  const forms = new Map<string, unknown>();
-  const name = (cluster: string): string => `jupyter-slurm-last-launch:${cluster}`;
+  const stored = new Map<string, Partial<ILaunchForm>>();
+  const load = async (name: string): Promise<unknown> =>
+    stored.get(name) ?? (state === null ? null : await state.fetch(name));
+  const save = async (name: string, values: Partial<ILaunchForm>): Promise<void> => {
+    stored.set(name, values);
+    await (Object.keys(values).length > 0 ? state?.save(name, { ...values }) : state?.remove(name));
+  };
   return {
-    load: async (cluster) =>
-      forms.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
-    save: async (cluster, form) => {
-      forms.set(cluster, form);
-      await state?.save(name(cluster), { ...form });
-    },
+    load: (cluster) => load(`jupyter-slurm-last-launch:${cluster}`),
+    save: (cluster, form) => save(`jupyter-slurm-last-launch:${cluster}`, form),
+    loadDraft: (name) => load(`jupyter-slurm-draft:${name}`),
+    saveDraft: (name, typed) => save(`jupyter-slurm-draft:${name}`, typed),
   };
 }
 
@@ -123,7 +128,8 @@ export function addLaunchCommands(
     model.clusters.find((each) => each.id === id) ?? { id, name: id, poll: { error: null } };
   const choose = async (): Promise<string> => {
     const [title, button] = [trans.__("GPU notebook on which cluster?"), trans.__("Continue")];
-    return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
+    const clusters = await awaitClusters(model, trans, trans.__("No form can be shown"));
+    return (await chooseCluster(trans, title, button, clusters))?.id ?? "";
   };
   commands.addCommand(CommandIDs.launch, {
     label: (args) => {
@@ -137,7 +143,6 @@ export function addLaunchCommands(
     },
     caption: trans.__("Start JupyterLab on a node of the cluster"),
     icon: ({ isPalette, isMenu }) => (isPalette || isMenu ? undefined : gpuIcon),
-    isEnabled: () => model.clusters.length > 0,
     execute: async (args) => {
       const place = parseSessionLocation(args);
       const cluster = place.cluster || (await choose());

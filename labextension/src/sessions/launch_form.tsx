@@ -5,11 +5,12 @@ import * as React from "react";
 import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import type { ILaunchForm } from "../common/launch_request";
+import { FormDraft } from "./form_drafts";
 import type { IFormUse } from "./form_requests";
 import { initialForm } from "./form_values";
 import { launchTitle } from "./labels";
 import type { ISessionsModel, SessionJob } from "./model";
-import { RequestForm } from "./request_form";
+import { RequestForm, type IRequestFormProps } from "./request_form";
 
 export interface IFormProps {
   readonly model: ISessionsModel;
@@ -58,18 +59,23 @@ function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly is
   );
 }
 
-/** The form with the values of a template, else of the last launch, the settings, and the profile. */
+type IStartValues = Pick<IRequestFormProps<SessionJob>, "initial" | "first" | "draft">;
+
+/** The form with what was typed and not submitted, else the values of a template, else of the last launch, the settings, and the profile. */
 export function LaunchForm(props: IFormProps): React.ReactElement | null {
   const { model, trans, cluster, template, launched } = props;
-  const [first, setFirst] = React.useState<ILaunchForm | null>(null);
+  const [values, setValues] = React.useState<IStartValues | null>(null);
   const defaults = cluster.launch;
   React.useEffect(() => {
     let isCurrent = true;
     const load = async (): Promise<void> => {
       const last = template ?? (await model.memory.load(cluster.id).catch(() => null));
       const settings = await model.startValues();
+      const initial = initialForm(last, defaults, cluster.gpus !== false, settings);
+      const draft = template ? undefined : new FormDraft(model.memory, cluster.id);
+      const first = await draft?.restore(initial);
       if (isCurrent) {
-        setFirst(initialForm(last, defaults, cluster.gpus !== false, settings));
+        setValues({ initial, first, draft });
       }
     };
     void load();
@@ -91,9 +97,9 @@ export function LaunchForm(props: IFormProps): React.ReactElement | null {
     launching: trans.__("Launching…"),
     anyway: trans.__("Launch anyway"),
   };
-  return first === null ? null : (
+  return values === null ? null : (
     <RequestForm
-      {...{ model, trans, cluster, words, use, first, launched }}
+      {...{ model, trans, cluster, words, use, launched, ...values }}
       title={launchTitle(trans, cluster)}
       others={(form, isWrong) => <OtherUses {...props} {...{ form, isWrong }} />}
     />

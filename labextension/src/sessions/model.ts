@@ -59,10 +59,13 @@ export interface ISessionsApi {
   isIsolated(): boolean;
 }
 
-/** Storage of the last launch of each cluster. */
+/** Storage of the last launch of each cluster, and of drafts by the names of their forms. */
 export interface IMemory {
   load(cluster: string): Promise<unknown>;
   save(cluster: string, form: ILaunchForm): Promise<void>;
+  loadDraft(name: string): Promise<unknown>;
+  /** @param typed - What differs from the initial values; nothing: the draft is forgotten. */
+  saveDraft(name: string, typed: Partial<ILaunchForm>): Promise<void>;
 }
 
 export interface ISessionsModel extends IDisposable {

@@ -21,6 +21,7 @@ import {
   refusalTexts,
   type FieldTexts,
 } from "./form_values";
+import { typedValues, type FormDraft } from "./form_drafts";
 import { LaunchFields } from "./launch_fields";
 import type { ISessionsModel } from "./model";
 
@@ -39,7 +40,12 @@ export interface IRequestFormProps<Job> {
   readonly title: string;
   readonly words: IFormWords;
   readonly use: IFormUse<Job>;
-  readonly first: ILaunchForm;
+  /** The values of the form without what the user has typed. */
+  readonly initial: ILaunchForm;
+  /** What the user has typed in an earlier form, in addition to the initial values. */
+  readonly first?: ILaunchForm | undefined;
+  /** The storage of what is typed; absent: nothing is stored. */
+  readonly draft?: FormDraft | undefined;
   /** The values of a script, which apply where the form has no other; a session has none. */
   readonly script?: Partial<ILaunchForm> | undefined;
   /** Texts at fields, instead of the help. */
@@ -120,9 +126,8 @@ function Outlook(props: {
 
 /** The form; Enter submits. A known reason against it holds the first try back; the second one is Slurm's to judge. */
 export function RequestForm<Job>(props: IRequestFormProps<Job>): React.ReactElement {
-  const { model, trans, cluster, title, words, use, first, script, hints, launched, others } =
-    props;
-  const [form, setForm] = React.useState(first);
+  const { model, trans, cluster, title, words, use, initial, draft, script, hints, others } = props;
+  const [form, setForm] = React.useState(props.first ?? initial);
   const [held, setHeld] = React.useState<ILaunchForm | null>(null);
   const node = React.useRef<HTMLFormElement>(null);
   // This request comes first: a browser has six connections to a server, and names may wait in all of them.
@@ -130,6 +135,10 @@ export function RequestForm<Job>(props: IRequestFormProps<Job>): React.ReactElem
   const choices = useChoices(model, cluster.id, form.partition);
   const own = formProblems(trans, form, script);
   const isWrong = Object.keys(own).length > 0;
+  const launched = (job: Job): void => {
+    draft?.forget();
+    props.launched(job);
+  };
   const { feedback, isBusy, launch, ask } = useFormRequests(use, trans, form, isWrong, launched);
   const texts = feedbackTexts(trans, feedback, form);
   const isHeld = held === form && feedback.reasons.length > 0;
@@ -140,11 +149,16 @@ export function RequestForm<Job>(props: IRequestFormProps<Job>): React.ReactElem
     node.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
   };
   React.useEffect(focusProblem, [held]);
+  const change = (changed: ILaunchForm): void => {
+    setForm(changed);
+    draft?.keep(changed, initial);
+  };
+  const isTyped = Object.keys(typedValues(form, initial)).length > 0;
   const set = (field: LaunchField, typed: string): void => {
     const isChoice = ["partition", "account", "qos"].includes(field);
     const value = typed === "" && isChoice ? (script?.[field] ?? "") : typed; // the empty choice
     // Another partition has other GPUs.
-    setForm({ ...form, [field]: value, ...(field === "partition" ? { gpuType: "" } : {}) });
+    change({ ...form, [field]: value, ...(field === "partition" ? { gpuType: "" } : {}) });
   };
   const submit = (event: React.FormEvent): void => {
     event.preventDefault();
@@ -176,6 +190,19 @@ export function RequestForm<Job>(props: IRequestFormProps<Job>): React.ReactElem
           onClick={() => void ask()}
         >
           {trans.__("When would it start?")}
+        </button>
+        <button
+          type="button"
+          className="jp-Slurm-link"
+          aria-disabled={!isTyped || isBusy}
+          title={trans.__("Discard what you have typed")}
+          onClick={() => {
+            if (isTyped && !isBusy) {
+              change(initial);
+            }
+          }}
+        >
+          {trans.__("Reset")}
         </button>
         <Outlook {...{ trans, form }} resources={known.resources} estimate={feedback.estimate} />
       </div>

@@ -6,6 +6,7 @@ import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
+import type { IJobsModel } from "../common/jobs_model";
 import { connectionState, connectionText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
 import { launchTitle } from "./labels";
@@ -67,12 +68,21 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
   );
 }
 
+/** Return why the form cannot be shown yet, or any more. */
+export function waitText(trans: TranslationBundle, jobs: IJobsModel): string {
+  const isLoaded = jobs.connection === "live" && jobs.clusters.length > 0;
+  return (
+    connectionText(trans, jobs) ||
+    (isLoaded ? trans.__("This cluster is no longer known.") : trans.__("Loading the clusters…"))
+  );
+}
+
 /** The login where one is needed, else the form, or the launched session. */
 export function LaunchPage(props: IPageProps): React.ReactElement {
   const { model, trans, acts, cluster: id, session, choose, template } = props;
   const cluster = model.jobs.clusters.find((each) => each.id === id);
   if (cluster === undefined) {
-    return <p role="status">{connectionText(trans, model.jobs)}</p>;
+    return <p role="status">{waitText(trans, model.jobs)}</p>;
   }
   const { connection } = cluster;
   if (connection && ["disconnected", "connecting"].includes(connection.state)) {

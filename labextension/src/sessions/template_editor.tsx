@@ -7,7 +7,7 @@ import * as React from "react";
 import type { ICluster } from "../common/api/objects";
 import { clusterName } from "../common/labels";
 import type { ISessionsModel } from "./model";
-import { LaunchPage, type ILaunchActs } from "./session_page";
+import { LaunchPage, waitText, type ILaunchActs } from "./session_page";
 import { clusterOf, readTemplate } from "./template_files";
 
 /** Dependencies of the page of a template. */
@@ -47,6 +47,9 @@ function Template(props: ITemplateSurroundings & { readonly text: string }): Rea
         template={template.form}
       />
     );
+  }
+  if (clusters.length === 0) {
+    return <p role="status">{waitText(trans, model.jobs)}</p>;
   }
   return (
     <>

@@ -322,6 +322,35 @@ describe("what is shown", () => {
     expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Checked /);
   });
 
+  it("passes the focus to the table where the pressed button disappears", async () => {
+    const older = { hasOlder: true, showOlder: vi.fn() };
+    const shown = Object.assign(model([JOB]), older);
+    const table = new JobsTable(shown);
+    table.toggleKind("pending");
+    table.toggleKind("failed");
+    const node = await show(new JobsPanel(table, trans, NOTHING));
+    const press = async (
+      button: HTMLElement | null,
+      then = (): void => undefined,
+    ): Promise<void> => {
+      button?.focus();
+      expect(document.activeElement).toBe(button);
+      button?.click();
+      then();
+      table.configure(false, null); // draw again
+      await vi.waitFor(() => {
+        expect(button?.isConnected).toBe(false);
+      });
+      expect(document.activeElement?.getAttribute("role")).toBe("treegrid");
+    };
+    await press(node.querySelector("[data-kind=failed][aria-pressed=true]"));
+    const more = [...node.querySelectorAll("button")].find(
+      ({ textContent }) => textContent === "Show older ones",
+    );
+    await press(more ?? null, () => (older.hasOlder = shown.hasOlder = false));
+    expect(older.showOlder).toHaveBeenCalledOnce();
+  });
+
   it("says that there are no jobs", async () => {
     const node = await show(panel(model([])));
     expect(node.querySelector("[role=treegrid]")).toBeNull();

@@ -131,10 +131,16 @@ export function here(...clusters: ICluster[]): IHere {
     isIsolated: vi.fn(() => true),
   };
   const saved = new Map<string, ILaunchForm>();
+  const drafts = new Map<string, Partial<ILaunchForm>>();
   const memory = {
     load: (cluster: string) => Promise.resolve(saved.get(cluster)),
     save: (cluster: string, form: ILaunchForm) => {
       saved.set(cluster, form);
+      return Promise.resolve();
+    },
+    loadDraft: (name: string) => Promise.resolve(drafts.get(name)),
+    saveDraft: (name: string, typed: Partial<ILaunchForm>) => {
+      drafts.set(name, typed);
       return Promise.resolve();
     },
   };

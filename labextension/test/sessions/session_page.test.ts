@@ -1,4 +1,4 @@
-import type { ICommandPalette } from "@jupyterlab/apputils";
+import { Notification, type ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import { nullTranslator } from "@jupyterlab/translation";
 import { CommandRegistry } from "@lumino/commands";
@@ -71,7 +71,7 @@ describe("the page of a session", () => {
     const panel = await open(desk);
     await vi.waitFor(() => {
       expect((field("gpuType") as HTMLSelectElement).disabled).toBe(false);
-    });
+    }, 20_000); // the first form of a busy machine
     return panel;
   }
 
@@ -90,6 +90,33 @@ describe("the page of a session", () => {
     await vi.waitFor(() => {
       expect(desk.api.names).toHaveBeenCalledWith("local", "gpu-of-node", "devwork", 8);
     });
+  });
+
+  it("returns with what was typed until that is launched or reset, whatever the form was before", async () => {
+    const desk = here(CLUSTER);
+    const again = async (): Promise<void> => {
+      widget?.dispose();
+      await fill(desk);
+    };
+    await fill(desk);
+    expect(button("Reset").getAttribute("aria-disabled")).toBe("true");
+    type("memory", "7G");
+    type("name", "training");
+    await again();
+    expect([field("memory").value, field("name").value]).toEqual(["7G", "training"]);
+    button("Reset").click();
+    await vi.waitFor(() => {
+      expect([field("memory").value, field("name").value]).toEqual(["16G", ""]);
+    });
+    await again();
+    expect(field("memory").value).toBe("16G");
+    type("name", "training");
+    button("Launch").click();
+    await vi.waitFor(() => {
+      expect(desk.api.launch).toHaveBeenCalledOnce();
+    });
+    await again();
+    expect(field("name").value).toBe(""); // that of a session, which runs
   });
 
   it("offers it also where the controller was too slow to say it at first", async () => {
@@ -398,5 +425,34 @@ describe("the cards", () => {
     expect(opened).toHaveBeenCalledExactlyOnceWith(
       expect.objectContaining({ cluster: "far", session: null }),
     );
+  });
+
+  it("have a command that waits for the clusters, and says so", async () => {
+    const commands = new CommandRegistry();
+    const jobs = { clusters: [] as ICluster[], connection: "connecting", problem: null };
+    const model = Object.assign(jobs, { changed: new Signal<object, void>(jobs) });
+    const opened = vi.fn(() => Promise.resolve());
+    addLaunchCommands(commands, null, null, model as unknown as IJobsModel, trans, opened);
+    expect(commands.isEnabled(CommandIDs.launch)).toBe(true);
+    const launched = commands.execute(CommandIDs.launch);
+    const notices = (): string[] => Notification.manager.notifications.map((one) => one.message);
+    await vi.waitFor(() => {
+      expect(notices()).toEqual(["Loading the clusters…"]);
+    });
+    expect(opened).not.toHaveBeenCalled();
+    jobs.clusters = [CLUSTER];
+    model.changed.emit();
+    await launched;
+    expect(opened).toHaveBeenCalledExactlyOnceWith(expect.objectContaining({ cluster: "local" }));
+    expect(notices()).toEqual([]);
+    jobs.clusters = [];
+    jobs.connection = "live";
+    const refused = commands.execute(CommandIDs.launch);
+    await vi.waitFor(() => {
+      expect(document.querySelector(".jp-Dialog")?.textContent).toContain("No cluster is known.");
+    });
+    document.querySelector<HTMLElement>(".jp-Dialog .jp-Dialog-button")?.click();
+    await refused;
+    expect(opened).toHaveBeenCalledOnce();
   });
 });

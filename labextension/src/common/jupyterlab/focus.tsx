@@ -3,10 +3,23 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Widget } from "@lumino/widgets";
 import * as React from "react";
 
-/** Focus the table of the panel around an element, else the panel. */
+/** Focus the table of the panel around an element, else the panel: the element may be the table itself, which disappears. */
 export function focusTable(from: Element): void {
   const panel = from.closest<HTMLElement>(".jp-Slurm-panel");
-  (panel?.querySelector<HTMLElement>("[role=treegrid]") ?? panel)?.focus({ preventScroll: true });
+  const table = panel?.querySelector<HTMLElement>("[role=treegrid]");
+  (table && table !== from ? table : panel)?.focus({ preventScroll: true });
+}
+
+/** Pass the focus of an element that disappears to the table, else to the panel. */
+export function useHandover(node: React.RefObject<HTMLElement>): void {
+  React.useLayoutEffect(() => {
+    const element = node.current;
+    return () => {
+      if (element !== null && element === document.activeElement) {
+        focusTable(element);
+      }
+    };
+  }, [node]);
 }
 
 interface IButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
@@ -18,14 +31,7 @@ interface IButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
 /** A button that may disappear: its focus then passes to the table, else to the panel. */
 export function HandoverButton({ isOff = false, act, ...rest }: IButtonProps): React.ReactElement {
   const node = React.useRef<HTMLButtonElement>(null);
-  React.useLayoutEffect(() => {
-    const button = node.current;
-    return () => {
-      if (button !== null && button === document.activeElement) {
-        focusTable(button);
-      }
-    };
-  }, []);
+  useHandover(node);
   return (
     <button
       ref={node}

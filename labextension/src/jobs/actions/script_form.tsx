@@ -5,6 +5,8 @@ import * as React from "react";
 
 import type { ICluster, IJob } from "../../common/api/objects";
 import { clusterName } from "../../common/labels";
+import type { ILaunchForm } from "../../common/launch_request";
+import type { FormDraft } from "../../sessions/form_drafts";
 import type { IFormUse } from "../../sessions/form_requests";
 import type { ISessionsModel } from "../../sessions/model";
 import { RequestForm } from "../../sessions/request_form";
@@ -36,6 +38,9 @@ interface IProps {
   readonly script: IScript;
   readonly use: IFormUse<IJob>;
   readonly submitted: (job: IJob) => void;
+  /** What was typed for this script, and not submitted. */
+  readonly draft: FormDraft;
+  readonly first: ILaunchForm;
 }
 
 /** Return the title of the page. */
@@ -82,7 +87,8 @@ function Lines({
   );
 }
 
-function ScriptPage({ model, trans, script, use, submitted }: IProps): React.ReactElement {
+function ScriptPage(props: IProps): React.ReactElement {
+  const { model, trans, script, use, submitted, draft, first } = props;
   const { options, name, parts } = script;
   // Its name may be known only after the form was opened.
   const cluster = model.jobs.clusters.find(({ id }) => id === script.cluster.id) ?? script.cluster;
@@ -98,8 +104,8 @@ function ScriptPage({ model, trans, script, use, submitted }: IProps): React.Rea
       <h2>{title}</h2>
       <Lines {...{ trans, parts }} />
       <RequestForm
-        {...{ model, trans, cluster, title, words, use }}
-        first={scriptForm(values)}
+        {...{ model, trans, cluster, title, words, use, draft, first }}
+        initial={scriptForm(values)}
         script={values}
         hints={{ name: trans.__("Default: %1", name), ...unitHints(trans, options) }}
         launched={submitted}

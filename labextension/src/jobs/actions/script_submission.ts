@@ -7,13 +7,14 @@ import type { ICluster, IJob } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
 import { isReached } from "../../common/api/records";
 import { chooseCluster } from "../../common/jupyterlab/dialogs";
-import type { IJobsModel } from "../../common/jobs_model";
+import { awaitClusters, knownClusters } from "../../common/jupyterlab/known_clusters";
 import { problemText } from "../../common/labels";
 import { newRequestKey, type ILaunchForm } from "../../common/launch_request";
+import { FormDraft } from "../../sessions/form_drafts";
 import type { IFormUse } from "../../sessions/form_requests";
 import type { IPreview, ISessionsModel } from "../../sessions/model";
 import { ScriptPanel, scriptTitle, type IScript, type IScriptPlace } from "./script_form";
-import { changedOptions, type ScriptOptions } from "./script_values";
+import { changedOptions, scriptForm, scriptValues, type ScriptOptions } from "./script_values";
 
 /** Files that are offered for submission. */
 const SCRIPTS = /\.(sh|bash|sbatch|slurm)$/i;
@@ -87,20 +88,6 @@ async function enterPath(trans: TranslationBundle): Promise<string> {
   return value?.trim().replace(/^\/+/, "") ?? "";
 }
 
-/** Return the connected clusters, as soon as the agent has answered: a page that is just opened knows none. */
-function reachedClusters(jobs: IJobsModel): Promise<readonly ICluster[]> {
-  return new Promise((resolve) => {
-    const take = (): void => {
-      if (jobs.clusters.length > 0 || ["live", "broken"].includes(jobs.connection)) {
-        jobs.changed.disconnect(take);
-        resolve(jobs.clusters.filter(isReached));
-      }
-    };
-    jobs.changed.connect(take);
-    take();
-  });
-}
-
 /** Return the request of a form. The file is read each time: it may have been edited since the form was opened. */
 async function submissionOf(
   { contents }: Pick<IScriptActs, "contents">,
@@ -126,9 +113,15 @@ async function optionsOf(
 }
 
 /** Return the page with the form of a script. */
-function scriptPage(acts: IScriptActs, path: string, script: IScript): MainAreaWidget<ScriptPanel> {
+async function scriptPage(
+  acts: IScriptActs,
+  path: string,
+  script: IScript,
+): Promise<MainAreaWidget<ScriptPanel>> {
   const { api, model, trans } = acts;
   const { cluster, options } = script;
+  const draft = new FormDraft(model.memory, `${cluster.id}/${path}`);
+  const first = await draft.restore(scriptForm(scriptValues(options)));
   const read = (form: ILaunchForm, key: string): Promise<IScriptSubmission> =>
     submissionOf(acts, path, key, {
       options: changedOptions(form, options),
@@ -145,7 +138,7 @@ function scriptPage(acts: IScriptActs, path: string, script: IScript): MainAreaW
     acts.open(job);
     page.dispose();
   };
-  const content = new ScriptPanel({ model, trans, script, use, submitted });
+  const content = new ScriptPanel({ model, trans, script, use, submitted, draft, first });
   const page = new MainAreaWidget({ content });
   page.toolbar.hide(); // an empty toolbar would be a stripe above the form
   page.title.label = script.name;
@@ -159,8 +152,8 @@ export async function restoreScript(
   acts: IScriptActs,
   { path, cluster: id }: IScriptPlace,
 ): Promise<void> {
-  const clusters = await reachedClusters(acts.model.jobs);
-  const cluster = clusters.find((each) => each.id === id);
+  const clusters = await knownClusters(acts.model.jobs);
+  const cluster = clusters.filter(isReached).find((each) => each.id === id);
   if (cluster !== undefined) {
     const submission = await submissionOf(acts, path, newRequestKey());
     await showForm(acts, path, cluster, submission);
@@ -176,7 +169,7 @@ async function showForm(
   const options = await optionsOf(acts, cluster, submission);
   const name = path.split("/").at(-1) ?? "";
   const parts = scriptParts(sbatchLines(submission.text));
-  acts.show(scriptPage(acts, path, { cluster, path, name, parts, options }));
+  acts.show(await scriptPage(acts, path, { cluster, path, name, parts, options }));
 }
 
 /** Show the form of a script's job; after the submission it gives way to the page of the job. */
@@ -189,11 +182,11 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
   try {
     const submission = await submissionOf(acts, chosen, newRequestKey());
     const [title, go] = [trans.__("Submit on which cluster?"), trans.__("Continue")];
-    const clusters = await reachedClusters(model.jobs);
-    if (clusters.length === 0) {
-      const why = trans.__("No cluster is connected.");
-      await showErrorMessage(trans.__("The script was not submitted"), why);
-      return;
+    const failed = trans.__("The script was not submitted");
+    const known = await awaitClusters(model.jobs, trans, failed);
+    const clusters = known.filter(isReached);
+    if (known.length > 0 && clusters.length === 0) {
+      await showErrorMessage(failed, trans.__("No cluster is connected."));
     }
     const cluster = await chooseCluster(trans, title, go, clusters);
     if (cluster === null) {

@@ -40,6 +40,7 @@ export class JobsTable extends SelectableLines {
   private readonly _parts: UnfoldedParts;
   private _unfoldedByFilter: ReadonlySet<string> = new Set();
   private _sought: { cluster: string; job: string } | null = null;
+  private readonly _restored: Promise<void>;
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
   private _counted: readonly IJob[] | null = null;
@@ -60,7 +61,7 @@ export class JobsTable extends SelectableLines {
     model.changed.connect(this._update);
     allJobs?.changed.connect(this._update);
     pastJobs?.changed.connect(this._update);
-    void this._memory?.load().then(this._restore, () => undefined);
+    this._restored = this._memory?.load().then(this._restore, () => undefined) ?? Promise.resolve();
   }
 
   override dispose(): void {
@@ -204,6 +205,13 @@ export class JobsTable extends SelectableLines {
   clearFilters(): void {
     this._choose({ ...this._criteria, ...NO_FILTERS });
     this._save();
+  }
+
+  /** Show the jobs of one kind of state, whatever was filtered before. */
+  async showOnly(kind: StateKind): Promise<void> {
+    await this._restored; // a new table gets the filters that were used last
+    this._choose({ ...this._criteria, ...NO_FILTERS });
+    this.toggleKind(kind);
   }
 
   toggleKind(kind: StateKind): void {

@@ -6,6 +6,7 @@ import * as React from "react";
 import type { IJob } from "../../common/api/objects";
 import { hasParts, identity } from "../../common/api/records";
 import { isReleased, stateKind } from "../../common/job_states";
+import { useHandover } from "../../common/jupyterlab/focus";
 import { usePeriodicRedraw } from "../../common/jupyterlab/periodic_redraw";
 import { gridColumns } from "./columns";
 import type { IOpenFilter } from "./filters/column_filter";
@@ -95,6 +96,7 @@ export function Table(props: ITableProps): React.ReactElement {
   const { table, trans, acts, isNarrow, onFilter } = props;
   const redraws = usePeriodicRedraw();
   const node = React.useRef<HTMLDivElement>(null);
+  useHandover(node); // where no row is left, there is no table
   const pressed = React.useRef<IJob | null>(null);
   const name = React.useId();
   const [letters, setLetters] = React.useState(USUAL_LETTERS);

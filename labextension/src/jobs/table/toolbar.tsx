@@ -5,7 +5,7 @@ import * as React from "react";
 
 import type { StateKind } from "../../common/job_states";
 import { jobCluster } from "../../common/labels";
-import { focusTable } from "../../common/jupyterlab/focus";
+import { focusTable, HandoverButton } from "../../common/jupyterlab/focus";
 import { failureLines } from "../actions/action_labels";
 import { columnName, COLUMNS, type ColumnId } from "./columns";
 import { OwnerFilter } from "./filters/owner_filter";
@@ -47,20 +47,19 @@ function Kinds({ table, trans, width, isNarrow }: IToolbarProps): React.ReactEle
   return chips.length === 0 ? null : (
     <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("States")}>
       {chips.map(({ kind, count, text }) => (
-        <button
+        <HandoverButton
           key={kind}
-          type="button"
           className="jp-Slurm-chip"
           data-kind={kind}
           aria-pressed={criteria.kinds.has(kind)}
           aria-label={text}
           title={text}
-          onClick={() => {
+          act={() => {
             table.toggleKind(kind);
           }}
         >
           {isShort ? count : text}
-        </button>
+        </HandoverButton>
       ))}
     </span>
   );
