@@ -16,7 +16,7 @@ RUNS = 7
 # A second and a half after the end of a script of a second.
 AT_MOST = 2.5
 # Starts of a Python with asyncio: the agent, the cell's modules, a registration and sbatch.
-AT_MOST_STARTS = 12
+AT_MOST_STARTS = 7
 
 SECOND = """
 %load_ext jupyter_slurm

@@ -42,6 +42,22 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
     assert "not found" in bare_kernel.run("%squeue").stderr
 
 
+@pytest.mark.here_only("it is about the imports of a kernel")
+def test_a_first_submission_imports_little(bare_kernel: Any) -> None:
+    ran = bare_kernel.ok(
+        "import sys\n%load_ext jupyter_slurm\nbefore = set(sys.modules)\n"
+        "job = get_ipython().run_cell_magic('sbatch', '--hold', '#!/bin/sh\\ntrue\\n')\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    modules = ast.literal_eval(re.search(r"^\[.*\]$", ran.stdout, re.MULTILINE)[0])
+    ours = {name.removeprefix("jupyter_slurm.") for name in modules if name.startswith("jupyter_slurm.")}
+    assert "magics.sbatch" in ours
+    others = {"agent.api", "cli", "embedded", "kernels", "server", "services", "sites", "widgets"}
+    assert not {name for name in ours if any(f"{name}.".startswith(f"{other}.") for other in others)}
+    assert len(ours) <= 115, "each module takes the kernel half a millisecond"
+    assert len(modules) - len(ours) <= 12, sorted(set(modules) - {f"jupyter_slurm.{name}" for name in ours})
+
+
 @pytest.mark.smoke
 def test_a_script_runs_verbatim_and_its_output_comes_under_its_cell(kernel: Any, cluster: Any) -> None:
     script = "#!/bin/bash\n# {not} $expanded 'by' us\necho \"node $SLURMD_NODENAME\"\nawk 'BEGIN {print 6*7}'\n"
