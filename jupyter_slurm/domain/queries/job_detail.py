@@ -12,7 +12,7 @@ Source: squeue(1).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -185,7 +185,8 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
         The answer is incomplete.
     """
     fields = _LAYOUT_FIELDS if is_any_state else _REQUEST_FIELDS
-    row = next((row for row in _requests(output, mark, fields) if is_any_state or row["state"] == "PENDING"), None)
+    rows = (dict(zip(fields, row, strict=True)) for row in framed_records(output, mark, len(fields)))
+    row = next((row for row in rows if is_any_state or row["state"] == "PENDING"), None)
     if row is None:
         return None
     tres, nodes, tasks = parse_tres(row["tres-alloc"]), parse_count(row["numnodes"]) or 1, parse_count(row["numtasks"])
@@ -220,19 +221,10 @@ def parse_waiting(output: bytes, mark: str, *, is_any_state: bool = False) -> Wa
     )
 
 
-def _requests(output: bytes, mark: str, fields: Sequence[str]) -> list[dict[str, str]]:
-    """Return the fields of each job. An older squeue prints none for ``exclusive``, which it does not know."""
-    try:
-        rows = framed_records(output, mark, len(fields))
-    except ParseError:
-        fields = [field for field in fields if field != "exclusive"]
-        rows = framed_records(output, mark, len(fields))
-    return [dict(zip(fields, row, strict=True)) for row in rows]
-
-
 def _is_exclusive(row: Mapping[str, str]) -> bool:
-    # With 26.05, "oversubscribe" is NO for most jobs, and "exclusive" tells those of whole nodes.
-    return row["exclusive"] == "NODE" if "exclusive" in row else row["oversubscribe"] in ("NO", "EXCLUSIVE")
+    # With 26.05, "oversubscribe" is NO for most jobs. An older squeue leaves "exclusive" empty, and warns on stderr.
+    exclusive = row["exclusive"]
+    return exclusive == "NODE" if exclusive else row["oversubscribe"] in ("NO", "EXCLUSIVE")
 
 
 def _node_names(folded: str) -> frozenset[str]:

@@ -52,6 +52,7 @@ _SIGNS = {
     "qos": ("qos",),
     "reservation": ("reservation",),
     "time": ("time limit", "timelimit"),
+    "tres-bind": ("trackable resource",),
     "wckey": ("wckey",),
 }
 _MAX_SHOWN = 60
