@@ -52,7 +52,7 @@ _SIGNS = {
     "qos": ("qos",),
     "reservation": ("reservation",),
     "time": ("time limit", "timelimit"),
-    "tres-bind": ("trackable resource",),
+    **dict.fromkeys(("tres-bind", "tres-per-task"), ("trackable resource",)),
     "wckey": ("wckey",),
 }
 _MAX_SHOWN = 60
