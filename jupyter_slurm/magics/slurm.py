@@ -81,17 +81,22 @@ def run(
             f"%slurm has no subcommand {action!r}." + (f" Did you mean {near[0]!r}?" if near else ""),
             hint=f"Use {'; '.join(USAGES.values())}.",
         )
-    if len(words[1:]) != (action != "list"):
+    return _cluster_action(action, words[1:])
+
+
+def _cluster_action(action: str, names: list[str]) -> CommandText:
+    """Choose a cluster, end a login, or list the clusters, their logins and tunnels."""
+    if len(names) != (action != "list"):
         raise UsageError(
             f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=f"Use `{USAGES[action]}`."
         )
     if action == "use":
-        cluster = clusters.use(words[1])
+        cluster = clusters.use(names[0])
         return CommandText(f"This notebook now uses {cluster.name}.\n")
     if action == "disconnect":
-        done = clusters.disconnect(words[1])
+        done = clusters.disconnect(names[0])
         return CommandText(
-            f"Disconnected from {words[1]}. Jobs continue.\n" if done else f"Kept the login to {words[1]}.\n"
+            f"Disconnected from {names[0]}. Jobs continue.\n" if done else f"Kept the login to {names[0]}.\n"
         )
     opened = [printable(repr(one)) for each in clusters.every() for one in tunnels(each)]
     told = [f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()]
