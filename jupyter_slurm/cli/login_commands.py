@@ -14,14 +14,14 @@ from jupyter_slurm.errors import UsageError
 __all__ = ["add_parser", "run"]
 
 _ABOUT = f"""\
-Run a command on the login node, with the login that is open and in your login shell. Its output appears as it is
-printed. The exit code is that of the command. Ctrl-C ends the command and its children.
+Run a command on the login node, with the login that is open and in your shell of that host. Its output appears as it
+is printed. The exit code is that of the command. Ctrl-C ends the command and its children.
 
   jupyter slurm sh mycluster -- ls -l results
   jupyter slurm sh -- 'du -sh * | sort -h'
   jupyter slurm sh mycluster < commands.sh
 
-As with ssh, the words after -- are joined with blanks, and your login shell on the cluster reads the text. Without --,
+As with ssh, the words after -- are joined with blanks, and your shell on the cluster reads the text. Without --,
 the text is read from standard input. The command itself gets no input.
 
 The login node is shared by all users. Use it for short commands: the cluster limits their time. Run anything else as a

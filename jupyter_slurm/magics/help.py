@@ -245,7 +245,7 @@ CLUSTER is the name of a site profile (`jupyter slurm init` writes one), or `loc
 on this computer. If a host asks during a login (a password, a code, an unknown host key), a prompt appears below the
 cell. Jobs continue after a disconnect. Press Tab to complete clusters.
 
-Your login shell on the login node runs commands unchanged, without input; Python names are not inserted. The output
+Your shell on the login node runs commands unchanged, as ssh does, without input; Python names are not inserted. Output
 appears as it is printed; out=NAME assigns it to a variable, as text. An interrupt ends the command and its children.
 All users share the login node: the cluster limits the time of commands. Run long work as a job.
 

@@ -6,7 +6,6 @@ import re
 import sys
 from typing import Any
 
-from jupyter_slurm.client.clusters.cluster import current
 from jupyter_slurm.client.clusters.login_command import CapturedText, LimitedText, run_login_command
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.settings import settings
@@ -45,12 +44,11 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _run(shell: Any, text: str, name: str) -> None:
-    cluster = current()
     limit = settings().output_limit if live_view.notebook() is not None else None
     captured, texts = CapturedText(), {stream: LimitedText(stream, limit) for stream in ("stdout", "stderr")}
     out = captured.show if name else texts["stdout"].show
     try:
-        run_login_command(cluster, text, out=out, err=texts["stderr"].show)
+        run_login_command(text, out=out, err=texts["stderr"].show)
     finally:
         for one in texts.values():
             one.finish()

@@ -22,8 +22,8 @@ js_kill() {
 """
 """Function that ends a process group: first politely, then by force."""
 
-# The watcher is nobody's child, and only reads: the command replaces this process, so that no shell stands between it
-# and its exit code. A command in the background would ignore interrupts.
+# The command replaces this process, so that no shell stands between it and its exit code. In the background it would
+# ignore interrupts; so the watcher is there, as a child that the command does not know.
 GUARD: Final = r"""
 js_guard() {
   js_limit=$1 js_file=$2
@@ -31,10 +31,11 @@ js_guard() {
   read -r js_stat </proc/self/stat
   js_pid=${js_stat%% *}
   exec 7<&0 </dev/null
-  ( ( timeout "$js_limit" cat <&7 || [ "$?" != 127 ] || cat <&7
-      js_kill "$js_pid"
-      kill -s KILL "$js_pid"  # it may not lead its group yet
-      rm -f -- "$js_file" ) >/dev/null 2>&1 & )
+  { timeout "$js_limit" cat <&7 || [ "$?" != 127 ] || cat <&7
+    js_kill "$js_pid"
+    kill -s KILL "$js_pid"  # it may not lead its group yet
+    rm -f -- "$js_file"
+  } >/dev/null 2>&1 &
   exec setsid "$@" 7<&-
 }
 """

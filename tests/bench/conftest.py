@@ -20,6 +20,8 @@ from browser import *  # noqa: F403 - fixtures: Chromium, and an open JupyterLab
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
+from ssh_hosts import SshHost
+from ssh_hosts.ways import CARRIERS, Way
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
@@ -140,6 +142,30 @@ def kernel_env(cluster: EmbeddedCluster, home: Path) -> Iterator[dict[str, str]]
 
 
 _FOLDERS = {"job_root": "jobs", "runtime_dir": "run", "state_dir": "state"}
+
+
+@pytest.fixture(params=CARRIERS)
+def far(
+    request: pytest.FixtureRequest,
+    kernel_env: dict[str, str],
+    cluster: EmbeddedCluster,
+    home: Path,
+    login_host: SshHost,
+) -> Iterator[None]:
+    """Use the cluster behind SSH for kernels; its connection ends with the test."""
+    from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.config import Settings
+
+    path = home / "config" / "jupyter_slurm_config.json"
+    before = json.loads(path.read_text())["Settings"]
+    settings = Way(request.param, login_host).settings(cluster, home, str(home / "far"))
+    path.write_text(json.dumps({"Settings": {**before, "sites": settings["sites"], "cluster": "far"}}))
+    yield
+    folders = {name: before[name] for name in ("job_root", "runtime_dir", "state_dir")}
+    client = AgentClient.connect(Settings(**folders), start=False)
+    client.post("/v1/clusters/far/disconnect")
+    client.stop_agent()
+    path.write_text(json.dumps({"Settings": before}))
 
 
 @pytest.fixture

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ssh_hosts.sshd import SshHost
-from ssh_hosts.ways import CARRIERS, Way
-
-from jupyter_slurm.embedded import EmbeddedCluster
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 
@@ -25,30 +19,6 @@ def ours():
     job = get_ipython().run_cell_magic("sbatch", "", SCRIPT)
     assert int(job.id) and job.cluster == "far"
 """
-
-
-@pytest.fixture(params=CARRIERS)
-def far(
-    request: pytest.FixtureRequest,
-    kernel_env: dict[str, str],
-    cluster: EmbeddedCluster,
-    home: Path,
-    login_host: SshHost,
-) -> Iterator[None]:
-    """Use the cluster behind SSH for kernels; its connection ends with the test."""
-    from jupyter_slurm.agent.client.agent_client import AgentClient
-    from jupyter_slurm.config import Settings
-
-    path = home / "config" / "jupyter_slurm_config.json"
-    before = json.loads(path.read_text())["Settings"]
-    settings = Way(request.param, login_host).settings(cluster, home, str(home / "far"))
-    path.write_text(json.dumps({"Settings": {**before, "sites": settings["sites"], "cluster": "far"}}))
-    yield
-    folders = {name: before[name] for name in ("job_root", "runtime_dir", "state_dir")}
-    client = AgentClient.connect(Settings(**folders), start=False)
-    client.post("/v1/clusters/far/disconnect")
-    client.stop_agent()
-    path.write_text(json.dumps({"Settings": before}))
 
 
 @pytest.mark.usefixtures("far")

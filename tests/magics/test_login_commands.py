@@ -133,3 +133,11 @@ def test_a_terminal_that_is_killed_ends_its_command(
         until(sign.exists)
         process.kill()
     until(lambda: not beats(sign))
+
+
+def test_a_login_that_has_ended_is_made_again(kernel: Any) -> None:
+    kernel.ok("%slurm sh true")
+    if "far" not in kernel.ok("%slurm list").result["text/plain"]:
+        return
+    kernel.ok("%slurm disconnect far")
+    assert kernel.ok("%slurm sh echo again").stdout == "again\n"

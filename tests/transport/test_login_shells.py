@@ -44,6 +44,13 @@ SHELLS = {
         "f\necho $PATH",
     ),
 }
+# Start-up files that ssh HOST COMMAND reads, too, and others that it does not read.
+PLAIN = {
+    "bash": {".bashrc": NOISE + "f() { echo of the shell; }; export FAR=y", ".bash_profile": "FAR=no"},
+    "zsh": {".zshenv": NOISE + "f() { echo of the shell; }; export FAR=y", ".zprofile": "FAR=no"},
+    "fish": {".config/fish/config.fish": NOISE + "function f; echo of the shell; end; set -gx FAR y"},
+    "tcsh": {".tcshrc": "echo welcome; alias f echo of the shell; setenv FAR y", ".login": "setenv FAR no"},
+}
 FAILING = {"tcsh": "sh -c 'exit 4'", "fish": "sh -c 'exit 4'"}
 
 
@@ -56,13 +63,16 @@ def ssh_carrier(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def shell_host(ssh_host: Callable[..., SshHost], new_user: Callable[..., str]) -> tuple[SshHost, dict[str, str]]:
     users = {name: new_user(shell=shell, files=files) for name, (shell, files, _) in SHELLS.items()}
+    users |= {f"plain-{shell}": new_user(shell=shell, files=files) for shell, files in PLAIN.items()}
     users["ends"] = new_user(files={".bash_profile": "echo closed for today; exit 9"})
     users["plain"] = new_user()
     return ssh_host(name="commands", users=list(users.values())), users
 
 
-def commands(transport: Any, **limits: Any) -> LoginCommands:
-    where = ClusterLocation("far", "/tmp/x", "ana", "/", "login", {}, is_remote=True, commands=limits)  # type: ignore[arg-type]
+def commands(transport: Any, *, login: bool = False, **limits: Any) -> LoginCommands:
+    where = ClusterLocation(
+        "far", "/tmp/x", "ana", "/", "login", {}, is_remote=True, commands=limits, login_shell=login
+    )  # type: ignore[arg-type]
     return LoginCommands(transport, where)
 
 
@@ -81,7 +91,7 @@ async def said(service: LoginCommands, text: str) -> tuple[bytes, bytes, dict[st
 @pytest.mark.parametrize("name", SHELLS)
 async def test_a_text_runs_as_at_a_login(shell_host: Any, connect: Any, name: str) -> None:
     host, users = shell_host
-    service = commands(connect(host, user=users[name]).transport)
+    service = commands(connect(host, user=users[name]).transport, login=True)
     out, err, end = await said(service, f"{SHELLS[name][2]}\n")
     assert out.startswith(b"of profile")
     assert b"/far" in out
@@ -93,10 +103,19 @@ async def test_a_text_runs_as_at_a_login(shell_host: Any, connect: Any, name: st
     assert (await said(service, "cat\n"))[0] == b""
 
 
+@pytest.mark.parametrize("name", PLAIN)
+async def test_a_text_runs_as_with_ssh(shell_host: Any, connect: Any, name: str) -> None:
+    """Check that only the start-up files of every shell are read, and their output is left out."""
+    host, users = shell_host
+    service = commands(connect(host, user=users[f"plain-{name}"]).transport)
+    out, err, end = await said(service, "f\nsh -c 'echo $FAR; exit 4'\n")
+    assert (out, err, end["exit_code"]) == (b"of the shell\ny\n", b"", 4)
+
+
 async def test_start_up_files_that_end_the_shell_are_named(shell_host: Any, connect: Any) -> None:
     host, users = shell_host
     with pytest.raises(CommandError, match="closed for today") as refused:
-        await said(commands(connect(host, user=users["ends"]).transport), "echo x\n")
+        await said(commands(connect(host, user=users["ends"]).transport, login=True), "echo x\n")
     assert refused.value.details["exit_code"] == 9
 
 
@@ -111,10 +130,11 @@ async def test_limits_of_the_profile(shell_host: Any, connect: Any) -> None:
         commands(transport, allowed=False).check_allowed()
 
 
-async def test_a_cut_link_is_named_and_the_command_ends(shell_host: Any, connect: Any, new_folder: Any) -> None:
+async def test_a_cut_link_is_named_and_the_command_ends(shell_host: Any, connect: Any) -> None:
     host, users = shell_host
     transport = connect(host, user=users["plain"]).transport
     home = Path(f"~{users['plain']}").expanduser()
+    (home / "sign").unlink(missing_ok=True)  # of the other carrier
     text = f"( while :; do echo >{home}/sign; sleep 0.1; done ) >/dev/null 2>&1 &\nsleep 1000\n"
     running = asyncio.ensure_future(said(commands(transport), text))
     async with asyncio.timeout(30):

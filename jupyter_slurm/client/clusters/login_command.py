@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from jupyter_slurm.client.clusters.cluster import Cluster, context
+from jupyter_slurm.client.clusters.cluster import Cluster, context, current
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.terminal import IncrementalFilter
-from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.errors import CommandError, NotConnected, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -25,6 +25,7 @@ Show = Callable[[bytes], None]
 _MAX_CAPTURED_BYTES: Final = 64 << 20
 _TAIL_CHARACTERS: Final = 1000  # characters shown from the end of a truncated output
 _INTERPRETER: Final = re.compile(r"#!\s*(?:\S*/env\s+(?:-\S+\s+)*)?(\S+)")
+_logged_in: set[str] = set()  # clusters that this process has logged in to
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "tcsh", "csh", "fish"})
 
 
@@ -108,15 +109,24 @@ def raw_bytes(file: BinaryIO) -> Show:
     return show
 
 
-def run_login_command(cluster: Cluster, text: str, *, out: Show, err: Show) -> None:
-    """Run a text in the login shell on the login node, and show its output as it arrives.
+def run_login_command(text: str, *, out: Show, err: Show) -> None:
+    """Run a text in the login shell on the login node of this process's cluster, and show its output as it arrives.
+
+    Only the first command of a process asks for a login: later ones detect that it has ended, and save a request.
 
     Raises
     ------
     CommandError
         The exit code is not 0: ``details["exit_code"]``.
     """
-    end = follow_login_command(cluster, text, out=out, err=err)
+    cluster = current(log_in=False)
+    if not cluster.is_remote or cluster.name not in _logged_in:
+        cluster = current()
+        _logged_in.add(cluster.name)
+    try:
+        end = follow_login_command(cluster, text, out=out, err=err)
+    except NotConnected:  # nothing was run
+        end = follow_login_command(current(), text, out=out, err=err)
     if code := end["exit_code"]:
         raise CommandError(
             f"The command ended with exit code {code}." + (f" {end['reason']}" if end["reason"] else ""),

@@ -10,18 +10,16 @@ __all__ = ["AfterStartup", "shell_argv"]
 MAX_NOISE_BYTES: Final = 1 << 16
 """Output of start-up files that is kept for an error message, in bytes."""
 
-# The file with the text is the argument after these; an external echo, because start-up files may define their own.
-_SIGN: Final = "'/bin/sh' -c 'echo {mark}; echo {mark} >&2'"
-_POSIX: Final = f'{_SIGN}; . "$0"'
-_FISH: Final = f"{_SIGN}; source $argv[1]"
+# The file with the text is the argument after these. Aliases and functions of start-up files do not replace the echo.
+_POSIX: Final = 'command echo {mark}; command echo {mark} >&2; . "$0"'
+_FISH: Final = "builtin echo {mark}; builtin echo {mark} >&2; source $argv[1]"
 # csh takes no -c after -l, so that it reads the files of a login itself.
-_CSH: Final = (
-    f'if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login; {_SIGN}; source "$argv[1]"'
-)
+_CSH_LOGIN: Final = "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login; "
+_CSH: Final = "'/bin/sh' -c 'echo {mark}; echo {mark} >&2'; source \"$argv[1]\""
 _NO_SHELLS: Final = ("", "false", "nologin")
 
 
-def shell_argv(shell: str, mark: str) -> list[str]:
+def shell_argv(shell: str, mark: str, *, is_login: bool) -> list[str]:
     """Return the command that runs a file as this login shell; the path of the file is its last argument.
 
     Parameters
@@ -30,13 +28,16 @@ def shell_argv(shell: str, mark: str) -> list[str]:
         Path of the user's login shell.
     mark : str
         Line that both streams have between the output of the start-up files and that of the text; letters and digits.
+    is_login : bool
+        Whether the shell reads the start-up files of a login, too. With Modules or Lmod these take a tenth of a second
+        or more, and ``ssh HOST COMMAND`` does not read them either.
     """
-    name = posixpath.basename(shell)
+    name, login = posixpath.basename(shell), ["-l"] if is_login else []
     if name in _NO_SHELLS:
-        return ["/bin/sh", "-l", "-c", _POSIX.format(mark=mark)]
+        return ["/bin/sh", *login, "-c", _POSIX.format(mark=mark)]
     if name in ("csh", "tcsh"):
-        return [shell, "-c", _CSH.format(mark=mark)]
-    return [shell, "-l", "-c", (_FISH if name == "fish" else _POSIX).format(mark=mark)]
+        return [shell, "-c", (_CSH_LOGIN if is_login else "") + _CSH.format(mark=mark)]
+    return [shell, *login, "-c", (_FISH if name == "fish" else _POSIX).format(mark=mark)]
 
 
 class AfterStartup:

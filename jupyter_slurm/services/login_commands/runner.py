@@ -102,7 +102,7 @@ class LoginCommands:
 
     async def _stream(self, text: str, context: api.Context) -> AsyncGenerator[Event, None]:
         mark, output, began = secrets.token_hex(16), OutputQueue(), time.monotonic()
-        argv = shell_argv(await self._login_shell(), mark)
+        argv = shell_argv(await self._login_shell(), mark, is_login=self._location.login_shell)
         raw = text.encode("utf-8", "surrogateescape")
         running = asyncio.ensure_future(
             self._transport.run_live(argv, raw, output.put, time_limit=self._time_limit, context=self._context(context))
@@ -120,9 +120,10 @@ class LoginCommands:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await running
-        if not after[1].has_begun:
+        reason = self._reason(exit_code, time.monotonic() - began)
+        if not after[1].has_begun and not reason:
             raise self._not_begun(exit_code, after[1].noise + after[2].noise)
-        yield "end", {"exit_code": exit_code, "reason": self._reason(exit_code, time.monotonic() - began)}
+        yield "end", {"exit_code": exit_code, "reason": reason}
 
     async def _login_shell(self) -> str:
         """Return the path of the user's login shell."""

@@ -90,6 +90,8 @@ class ClusterLocation:
         Limits of commands on the login node.
     cost : mapping
         Prices of the site for an hour.
+    login_shell : bool
+        Whether commands of the user get the start-up files of a login.
     launch : mapping
         Initial values of the form that launches a session.
     storage : mapping
@@ -114,6 +116,7 @@ class ClusterLocation:
     cost: CostTable = field(default_factory=CostTable)
     advice: AdviceTable = field(default_factory=AdviceTable)
     commands: CommandsTable = field(default_factory=CommandsTable)
+    login_shell: bool = False
     launch: LaunchTable = field(default_factory=LaunchTable)
     storage: StorageTable = field(default_factory=StorageTable)
     profile_names: Mapping[str, TomlTable] = field(default_factory=dict)
@@ -176,6 +179,7 @@ def at_site(
         cost=profile.cost,
         advice=profile.advice,
         commands=profile.commands,
+        login_shell=profile.login_shell,
         launch=profile.launch,
         storage=profile.storage,
         profile_names={**profile.known, "cost": profile.cost},

@@ -238,12 +238,16 @@ js_settle() { js_move "$@"; js_end $?; }
 _LIVE: Final = r"""
 js_live() {
   js_mark=$1 js_file= js_limit=$3 js_text=$4
+  umask 077
+  set -C
   for js_folder in "${TMPDIR:-/tmp}" /tmp "$HOME"; do
     js_file=$js_folder/.jupyter_slurm-$2
-    ( umask 077; set -C; printf '%s' "$js_text" >"$js_file" ) 2>/dev/null && break
+    { printf '%s' "$js_text" >"$js_file"; } 2>/dev/null && break
     rm -f -- "$js_file" </dev/null
     js_file=
   done
+  set +C
+  umask "$js_umask"
   shift 4
   js_note begin
   js_note begin >&2
