@@ -101,6 +101,7 @@ def test_a_job_of_a_terminal_two_days_later(
     wide = page.locator("#jupyter-slurm-panel")
     period = wide.get_by_label("Finished jobs since")
     names = wide.locator(".jp-Slurm-body .jp-Slurm-name")
+    wide.get_by_role("button", name="Clear filters").click()
     expect(names).to_have_text(["morning", "night"])
     for choice, shown_names in (
         ("Finished: last 24 h", ["morning"]),

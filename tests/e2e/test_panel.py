@@ -703,6 +703,13 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
     assert page.evaluate("window.resizes") == []
 
 
+SAVED_DRAFTS = """async () => {
+    const { values } = await window.jupyterapp.serviceManager.workspaces.list();
+    const found = values.flatMap(({ data }) => Object.entries(data));
+    return JSON.stringify(found.filter(([name]) => name.startsWith('jupyter-slurm-draft:')));
+}"""
+
+
 def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
     page: Page,
     lab: Any,
@@ -758,17 +765,20 @@ def test_a_script_of_the_file_browser_is_submitted_from_its_folder(
 def _shows_each_part_again(
     page: Page, folder: Path, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
 ) -> None:
-    """Check that the form names the parts of a heterogeneous job, and comes back when the page is loaded again."""
+    """Check that the form names the parts of a heterogeneous job, and comes back with what was typed after a reload."""
     (folder / "het.sbatch").write_text("#!/bin/bash\n#SBATCH -p arandu -n1\n#SBATCH hetjob\n#SBATCH -p devwork\npwd\n")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:submit-script', {path: 'sub/het.sbatch'})")
     form = page.get_by_role("form", name="Submit het.sbatch to arandu")
     shown = page.locator(".jp-Slurm-launch", has=form)
-    for _ in range(2):
+    for typed in ("", "3G"):
         expect(form.get_by_label("Partition").locator("option:checked")).to_contain_text("as in the script (arandu")
+        expect(form.get_by_label("Memory")).to_have_value(typed)
+        form.get_by_label("Memory").fill("3G")
         expect(shown.get_by_role("note")).to_contain_text("The form shows the values of part 1.")
         expect(shown.locator("details")).to_have_text(["Part 1#SBATCH -p arandu -n1", "Part 2#SBATCH -p devwork"])
         screenshot(page, "script-form-parts")
         wait_for(lambda: "jupyter-slurm-script:" in page.evaluate(SAVED_LAYOUT), "the layout is saved")
+        wait_for(lambda: '{"memory":"3G"}' in page.evaluate(SAVED_DRAFTS), "what was typed is saved")
         page.reload()
         page.evaluate("window.jupyterapp.restored")
 

@@ -145,7 +145,7 @@ function addCommands(
     caption: trans.__("Show your jobs"),
     execute: async ({ kind }) => {
       const { table } = (await open()).content;
-      await (kind === "failed" && table.showOnly(kind));
+      await (kind === "failed" && table.showFailed());
     },
   });
   commands.addCommand(CommandIDs.side, {

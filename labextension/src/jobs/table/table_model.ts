@@ -207,11 +207,11 @@ export class JobsTable extends SelectableLines {
     this._save();
   }
 
-  /** Show the jobs of one kind of state, whatever was filtered before. */
-  async showOnly(kind: StateKind): Promise<void> {
+  /** Show what has failed, whatever was filtered before. This filter is not saved: it is for one look. */
+  async showFailed(): Promise<void> {
     await this._restored; // a new table gets the filters that were used last
-    this._choose({ ...this._criteria, ...NO_FILTERS });
-    this.toggleKind(kind);
+    this._unfoldFailed(true);
+    this._choose({ ...this._criteria, ...NO_FILTERS, kinds: FAILED });
   }
 
   toggleKind(kind: StateKind): void {
