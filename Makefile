@@ -56,7 +56,7 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not (hub or 
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
-PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 -W default $(PYTEST_ARGS) \
+PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \
   -m "not (slurm or root or slow or browser or bench or remote)" \
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
