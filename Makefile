@@ -125,7 +125,7 @@ test-pythons: .build/wheel .build/machine-system ## the same with other Pythons,
 	  ./.ci/cell "pythons: 3.12 of this computer" sh -c './.ci/python 3.12 && exec $(MAKE) .test-python3.12' || status=1; \
 	  for cell in "3.13 trixie" "3.14 sid"; do \
 	    ./.ci/cell "pythons: $${cell% *} of Debian $${cell#* }" \
-	      env MACHINE_CARRY=dist MACHINE_PACKAGES="python3-venv openssh-client rsync" ./.ci/machine "$${cell#* }" root \
+	      env MACHINE_CARRY=dist MACHINE_PACKAGES="python3-venv openssh-client openssh-server rsync" ./.ci/machine "$${cell#* }" root \
 	      make ".test-python$${cell% *}" -o .build/wheel || status=1; \
 	  done; exit $$status
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyter_slurm.embedded.description import Description, NodeGroup, Partition
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.machine.installation import Installation
-from jupyter_slurm.embedded.machine.network import Hosts
+from jupyter_slurm.embedded.machine.network import Hosts, is_named_localhost
 
 __all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "make_devices", "slurm_conf", "slurmdbd_conf"]
 
@@ -33,6 +33,7 @@ class Machine:
     An empty plugin means no cgroups.
 
     ``hosts``: hosts of daemons that do not run on this machine; ``host`` is then that of slurmctld.
+    ``is_bound``: whether the daemons listen on one address only.
     """
 
     host: str
@@ -41,12 +42,15 @@ class Machine:
     version: tuple[int, int]
     plugin_dir: str
     hosts: Hosts | None = None
+    is_bound: bool = True
 
     @classmethod
     def detect(cls, installation: Installation, cgroup_plugin: str, hosts: Hosts | None = None) -> Machine:
         """Describe this machine and the current user."""
         host = hosts.controller.name if hosts else socket.gethostname().split(".")[0]
-        return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir, hosts)
+        is_bound = hosts is None and is_named_localhost()
+        user, version = cls.user_name(), installation.version
+        return cls(host, user, cgroup_plugin, version, installation.plugin_dir, hosts, is_bound)
 
     @property
     def address(self) -> str:
@@ -57,7 +61,7 @@ class Machine:
         """Return host name and address of a node."""
         if self.hosts:
             return self.hosts.nodes[node].name, self.hosts.nodes[node].address
-        return node if group.hidden else self.host, "127.0.0.1"
+        return node if group.hidden else self.host, self.address
 
     @staticmethod
     def user_name() -> str:
@@ -88,7 +92,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         f"SlurmdUser={machine.user}",
         "AuthType=auth/munge",
         f"AuthInfo=socket={layout.munge_socket}",
-        *([] if machine.hosts else ["CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"]),
+        *(["CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"] if machine.is_bound else []),
         f"StateSaveLocation={layout.controller_state}",
         f"SlurmdSpoolDir={layout.spool}/%n",
         f"SlurmctldPidFile={layout.run}/slurmctld.pid",
@@ -267,7 +271,7 @@ def slurmdbd_conf(layout: Layout, ports: Ports, machine: Machine) -> str:
     lines = [
         "DbdHost=localhost",
         f"DbdAddr={machine.address}",
-        *([] if machine.hosts else ["CommunicationParameters=NoInAddrAny"]),
+        *(["CommunicationParameters=NoInAddrAny"] if machine.is_bound else []),
         f"DbdPort={ports.database}",
         f"SlurmUser={machine.user}",
         "AuthType=auth/munge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def environment(daemon_settings: Settings, place: Path) -> dict[str, str]:
     values["sites"] = [str(place / "sites")]
     (place / "config" / "jupyter_slurm_config.json").write_text(json.dumps({"JupyterSlurm": values}))
     script = place / "bin" / "jupyter-slurm"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m jupyter_slurm.cli.main "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m jupyter_slurm.cli.main "$@"\n')
     script.chmod(0o700)
     return {
         **os.environ,

@@ -68,7 +68,7 @@ def test_daemons_may_have_hosts_of_their_own(tmp_path):
     description = parse_description(tomllib.loads(SMALL))
     nodes = {name: Host(name, f"10.0.0.{i}", ("enter", name)) for i, name in enumerate(description.node_names, 2)}
     hosts = Hosts(Host("head", "10.0.0.1", ("enter", "head")), nodes)
-    ports, machine = Ports(1, 2, dict.fromkeys(nodes, 3)), Machine("head", "root", "", (22, 5), "", hosts)
+    ports, machine = Ports(1, 2, dict.fromkeys(nodes, 3)), Machine("head", "root", "", (22, 5), "", hosts, False)
     text = configuration.slurm_conf(description, Layout(tmp_path), ports, machine)
     assert "SlurmctldHost=head(10.0.0.1)" in text
     assert "NodeName=n2 NodeHostname=n2 NodeAddr=10.0.0.3 Port=3 " in text

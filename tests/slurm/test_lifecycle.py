@@ -393,6 +393,36 @@ def test_a_computer_with_127_0_0_1_alone_is_told_why_nothing_starts(short_tmp, n
     assert not directory.exists()
 
 
+@as_root
+@pytest.mark.parametrize(
+    ("names", "configured"),
+    [
+        ("127.0.0.1 elsewhere", "SlurmctldHost=elsewhere(127.0.0.1)\nNoCtldInAddrAny,NoInAddrAny"),
+        ("127.0.1.1 elsewhere", "SlurmctldHost=elsewhere(127.0.0.1)\n"),
+        ("192.0.2.7 elsewhere", "SlurmctldHost=elsewhere(127.0.0.1)\n"),
+        ("", "SlurmctldHost=elsewhere(127.0.0.1)\n"),
+    ],
+    ids=["localhost", "debian", "container", "unknown"],
+)
+def test_the_name_of_the_computer_may_have_any_address(short_tmp, nothing_left, names, configured):
+    """Slurm's daemons and srun may listen on the address of that name: with Debian's installer, 127.0.1.1."""
+    directory = short_tmp / f"named{names[:9]}".rstrip(".")
+    (short_tmp / "hosts").write_text(f"127.0.0.1 localhost\n{names}\n")
+    script = f"""
+        mount --bind {short_tmp}/hosts /etc/hosts && hostname elsewhere || exit
+        {sys.executable} -m jupyter_slurm.embedded start --timeout 60 --dir {directory} || exit
+        export SLURM_CONF={directory}/etc/slurm.conf
+        timeout 60 srun -p devwork -N 2 printenv SLURMD_NODENAME | sort
+        sed -n '/^SlurmctldHost=/p; s/^CommunicationParameters=//p' $SLURM_CONF
+        {sys.executable} -m jupyter_slurm.embedded stop --dir {directory}
+    """
+    argv = ["unshare", "--mount", "--uts", "sh", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"c4aiscw1\nc4aiscw2\n{configured.rstrip()}\n" in done.stdout
+    assert not directory.exists()
+
+
 def test_a_home_with_a_blank_has_the_cluster_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for home in ("a home", "100%"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["FIRST_PORT", "LAST_PORT", "Host", "Hosts", "check_address", "free_ports"]
+__all__ = ["FIRST_PORT", "LAST_PORT", "Host", "Hosts", "check_address", "free_ports", "is_named_localhost"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,21 @@ def check_address() -> None:
             "This computer has no address but 127.0.0.1, which Slurm cannot resolve then.",
             hint="Connect to a network, or add an address as root: `ip addr add 127.0.0.2/8 dev lo`.",
         ) from None
+
+
+def is_named_localhost() -> bool:
+    """Return whether the name of this computer resolves to 127.0.0.1.
+
+    Slurm's daemons and ``srun`` listen on the address of that name, if they do not listen on all addresses
+    (``NoInAddrAny`` in slurm.conf(5)). Connections to another address, such as Debian's 127.0.1.1, come from 127.0.0.1,
+    and Slurm answers there.
+    """
+    name = socket.gethostname()
+    try:
+        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    except OSError:
+        return False
+    return found[0][4][0] == "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
