@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -205,7 +206,7 @@ def test_what_is_no_python_does_not_end_well(python: str) -> None:
 
 def test_a_python_that_needs_its_variables_is_one(tmp_path: Path) -> None:
     moved = tmp_path / "python"
-    moved.write_text(f'#!/bin/sh\ncase "$1" in -E*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    moved.write_text(f'#!/bin/sh\ncase "$1" in -E*) exit 1;; esac\nexec {shlex.quote(sys.executable)} "$@"\n')
     moved.chmod(0o755)
     script = job_script([str(moved), "-c", "print('runs')"])
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 from typing import Any
@@ -25,7 +26,7 @@ def test_a_cell_says_what_it_waits_for_and_an_interrupt_gives_it_up(front: Any) 
 
 
 def test_a_cell_says_how_far_an_image_is_until_the_kernel_is_there(front: Any) -> None:
-    waits = f"until [ -e {front.folder}/go-on ]; do sleep 0.1; done; exec {sys.executable} -m ipykernel_launcher -f $0"
+    waits = f"until [ -e {front.folder}/go-on ]; do sleep 0.1; done; exec {shlex.quote(sys.executable)} -m ipykernel_launcher -f $0"
     (front.folder / "argv").write_text(json.dumps(["/bin/sh", "-c", waits, "{connection_file}"]))
     front.begin()
     cell = front.client.execute("print(1)")
