@@ -178,24 +178,20 @@ def test_a_job_is_submitted_again_once_for_one_key(slurm: tuple[AgentClient, str
 
 
 def test_events_tell_everybody(
-    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster, stream: Callable[..., Any]
+    slurm: tuple[AgentClient, str], cluster: EmbeddedCluster, stream: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:
     client, path = slurm
     seen: list[Any] = []
-    listening = threading.Event()
 
     def listen() -> None:
         with contextlib.suppress(AgentUnreachable):
             for event, data in stream(client, "/v1/events"):
                 seen.append(_check({"job": "Job", "cluster": "Cluster"}[event], data))
-                if event == "job" and data["finished"]:
-                    listening.set()
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     job = client.post(f"{path}/jobs", json=_submission("#!/bin/sh\ntrue\n", cluster))
-    assert listening.wait(60)
-    assert any(data.get("key") == job["key"] for data in seen)
+    wait_for(lambda: any(data.get("key") == job["key"] and data["finished"] for data in [*seen]), "its end")
     client.stop_agent()
     thread.join(120)
 

@@ -60,8 +60,13 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     wait_for(lambda: "COMPLETED" in kernel.text(first.display), "its end")
     ran = kernel.run("%salloc -p arandu as=gpu")
     assert "is already an open allocation" in ran.traceback
-    listed = kernel.ok("import jupyter_slurm\njupyter_slurm.allocations()").result["text/plain"]
-    assert re.search(r"\d+ +gpu +RUNNING +arandu +\w+ +2 +59:\d\d +30 min\n", listed + "\n"), listed
+    kernel.ok("import jupyter_slurm")
+
+    def listed() -> str:
+        return str(kernel.ok("jupyter_slurm.allocations()").result["text/plain"]) + "\n"
+
+    row = r"\d+ +gpu +RUNNING +arandu +\w+ +2 +59:\d\d +30 min\n"
+    wait_for(lambda: re.search(row, listed()), "Slurm's own answer, which has the partition")
     shown = kernel.ok("%salloc release on=gpu").display
     assert "released" in kernel.text(shown)
     wait_for(lambda: re.search(r"\(gpu\): released, .* used \d:\d\d of 1:00:00$", kernel.text(held)), "its end, drawn")

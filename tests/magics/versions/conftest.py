@@ -18,6 +18,9 @@ from jupyter_slurm.embedded import EmbeddedCluster
 EARLIER = "596b304"
 """The last commit of the earlier layout. Its job directories and its API equal the present ones."""
 
+EARLIER_PACKAGES = ("ansi2html", "httptools", "httpx-sse", "tenacity", "tomli-w")
+"""Packages that the earlier layout needed, and the present one does not."""
+
 
 @pytest.fixture(scope="session")
 def earlier_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,6 +33,8 @@ def earlier_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("earlier")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
+    get = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile", "--no-deps"]
+    subprocess.run([*get, "--target", str(folder), *EARLIER_PACKAGES], check=True)
     return folder
 
 
