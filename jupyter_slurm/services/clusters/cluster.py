@@ -162,8 +162,14 @@ class Cluster:
             self.poller.wake()
 
     async def prepare(self) -> None:
-        """Ask Slurm at once for what a first submission needs: the cluster's name, and the options of sbatch."""
-        await asyncio.gather(self.identity.learn(), self._learn_options())
+        """Ask Slurm at once for what a first submission needs: the cluster's name, and the options of sbatch.
+
+        Over SSH, the few shells are for what somebody waits for: a controller that hangs would hold them all.
+        """
+        if self.location.is_remote:
+            await self.identity.learn()
+        else:
+            await asyncio.gather(self.identity.learn(), self._learn_options())
 
     async def _learn_options(self) -> None:
         with contextlib.suppress(SlurmError):  # who needs them asks again, and hears why there are none

@@ -257,7 +257,11 @@ class SlurmClient:
         """Return the options of a command in this Slurm with its plugins."""
         async with self._asking_options:
             if command not in self._tables:
-                version, told = await asyncio.gather(self.version(), self.query([command, "--help"]))
+                argv = [command, "--help"]
+                if self._location.is_remote:  # few shells, which a controller that hangs may hold
+                    version, told = await self.version(), await self.query(argv)
+                else:
+                    version, told = await asyncio.gather(self.version(), self.query(argv))
                 self._tables[command] = OptionTable.for_command(command, version).with_help(decode_output(told))
             return self._tables[command]
 
