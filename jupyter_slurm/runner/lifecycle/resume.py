@@ -207,7 +207,9 @@ class ResumableRun:
 
     def start_listener(self) -> Any:
         """Start the step that receives SIGTERM at a preemption; ``cat`` ends with this process, or by the signal."""
-        place = [f"--jobid={self.job}", "--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--gres=none"]
+        # In newer versions, an srun without --ntasks waits until no other step runs on a node, not even one
+        # with --overlap. A step with --interactive is no such step, and uses no resources (slurm.conf(5)).
+        place = [f"--jobid={self.job}", "--nodes=1", "--ntasks=1", "--interactive"]
         node = os.environ.get("SLURMD_NODENAME")
         argv = ["srun", *place, *([f"--nodelist={node}"] if node else []), "--mpi=none", "--job-name=resume", "cat"]
         try:

@@ -42,7 +42,7 @@ else:
 
 SCRIPT = """#!/bin/bash
 {trap}
-cd "$JUPYTER_SLURM_CHECKPOINT_DIR" || exit
+cd "$JUPYTER_SLURM_CHECKPOINT_DIR" && srun true || exit
 for ((epoch = $(cat epoch || echo 0); epoch < 6; epoch++)); do
     while [ $epoch = 3 ] && [ ! -e {go} ] && [ ! "$told" ]; do sleep 0.05; done
     echo "epoch $epoch"
@@ -65,7 +65,6 @@ def preempting(short_tmp: Path) -> Iterator[EmbeddedCluster]:
         nodes=(nodes,),
         partitions=(low, high),
         preemption=Preemption("partition", "requeue"),
-        extra=(*arandu.extra, "SlurmdTimeout=3"),
     )
     with EmbeddedCluster(description, directory=short_tmp / "resume") as running:
         yield running
