@@ -100,3 +100,7 @@ async def test_the_draft_of_a_killed_process_goes_with_the_next_command(
     await _prepared(transport, tmp_path)
     assert not left.exists()
     assert all(path.exists() for path in foreign)
+
+
+def test_no_two_drafts_of_a_process_have_the_same_name() -> None:
+    assert len({draft_name() for _ in range(5000)}) == 5000

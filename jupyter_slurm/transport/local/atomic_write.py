@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -21,12 +22,16 @@ from jupyter_slurm.transport.local.files import lock, new_file, write_all
 
 __all__ = ["FileDraft", "FileDrafts", "draft_name", "remove_abandoned"]
 
+_NUMBERS = itertools.count(secrets.randbelow(0x10000))  # of the names; an earlier process may have had this process ID
 _PREPARED_FILES = 4  # files: the script, its record, and sbatch's two output streams
 
 
 def draft_name() -> str:
-    """Return a name for an unfinished file or folder. It tells later processes of this machine who is making it."""
-    return f".{_machine()}{os.getpid() & 0xFFFFFF:06x}{secrets.token_hex(2)}.tmp"
+    """Return a name for an unfinished file or folder. It tells later processes of this machine who is making it.
+
+    This process counts its names: random ones of the same length would be the same now and then.
+    """
+    return f".{_machine()}{os.getpid() & 0xFFFFFF:06x}{next(_NUMBERS) & 0xFFFF:04x}.tmp"
 
 
 def remove_abandoned(folder: str) -> None:
