@@ -50,6 +50,7 @@ _COMMANDS = {
     "resources": ("inventory.resources", "print free GPUs, partitions and your limits"),
     "usage": ("inventory.usage", "print the CPU and GPU hours used in a period"),
     "who": ("inventory.usage", "print who uses which CPUs and GPUs now"),
+    "room": ("inventory.room", "print free space and quotas of your directories"),
     "agent": ("agent", "show, stop or debug the agent"),
     "clean": ("clean", "remove the directories of finished jobs"),
     "embedded": ("embedded", "run a Slurm cluster on this computer"),
@@ -61,7 +62,7 @@ _GROUPS = {
     "Set up": "init connect disconnect doctor sh sites config",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
-    "Look": "resources usage who",
+    "Look": "resources usage who room",
     "Maintain": "agent clean embedded uninstall",
 }
 

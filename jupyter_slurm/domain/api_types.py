@@ -99,6 +99,10 @@ __all__ = [
     "ResourcesNodeGpu",
     "ResourcesPartition",
     "ResubmitJobRequest",
+    "Room",
+    "RoomKept",
+    "RoomReport",
+    "RoomSpace",
     "RunCommandRequest",
     "RunLoginCommandRequest",
     "RunningUse",
@@ -906,6 +910,38 @@ class RunningUse(TypedDict):
     user: str
     is_private: bool
     sums: Sequence[RunningUseSum]
+
+
+class RoomSpace(TypedDict):
+    folder: str | None
+    file_system: str
+    tool: str
+    owner: str
+    used: int | None
+    limit: int | None
+    free: int | None
+    files: int | None
+    files_limit: int | None
+
+
+class RoomReport(TypedDict):
+    name: str
+    text: str
+
+
+class RoomKept(TypedDict):
+    kind: str
+    folder: str
+    used: int | None
+
+
+class Room(TypedDict):
+    asked_at: float
+    unknown_since: float | None
+    said: str
+    spaces: Sequence[RoomSpace]
+    reports: Sequence[RoomReport]
+    kept: Sequence[RoomKept]
 
 
 class Gpus(TypedDict):

@@ -105,3 +105,5 @@ class StorageTable(TypedDict, total=False):
     local: str
     home_on_nodes: bool
     expires: str
+    usage_file: str
+    usage_command: list[str]

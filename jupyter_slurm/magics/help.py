@@ -234,6 +234,7 @@ End a login, for all that use it:            %slurm disconnect CLUSTER
 List clusters, logins, users and tunnels:    %slurm list
 Show the usage of your accounts:             %slurm usage [account=NAME] [start=DATE] [end=DATE] [by=user,partition,gpu]
 Show who uses which CPUs and GPUs now:       %slurm who [by=user,account,partition] [account=NAME] [partition=NAME]
+Show free space and quotas:                  %slurm room [newer]
 Run a command on the login node:             %slurm sh [out=NAME] COMMAND
 Run this cell on the login node:             %%slurm sh [out=NAME]
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]

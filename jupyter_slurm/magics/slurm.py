@@ -18,6 +18,7 @@ from jupyter_slurm.magics.login_commands import SH_USAGE, run_line
 from jupyter_slurm.magics.login_commands import run_cell as run_commands
 
 if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.room import Room
     from jupyter_slurm.client.clusters.running_use import RunningUse
     from jupyter_slurm.client.clusters.usage import Usage
     from jupyter_slurm.client.jobs.job import Job
@@ -33,6 +34,7 @@ USAGES = {
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
     "who": "%slurm who [by=user,account,partition] [account=NAME] [partition=NAME]",
+    "room": "%slurm room [newer]",
     "sh": SH_USAGE,
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
@@ -52,7 +54,7 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
 
 def run(
     shell: Any, line: str, local_ns: Mapping[str, object]
-) -> CommandText | Session | Usage | RunningUse | Table | Job | Preview | None:
+) -> CommandText | Session | Usage | RunningUse | Room | Table | Job | Preview | None:
     """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, and the subcommands with arguments."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # rarely used
@@ -71,6 +73,8 @@ def run(
         return _usage(words[1:])
     if action == "who":
         return _running_use(words[1:])
+    if action == "room":
+        return _room(words[1:])
     if action == "kernel":
         from jupyter_slurm.magics.kernels import run as kernel  # rarely used
 
@@ -110,6 +114,15 @@ def _running_use(arguments: list[str]) -> RunningUse:
     given = _keywords("who", arguments, ("by", "account", "partition"))
     keys = given.get("by", "user").split(",")
     return request_running_use(clusters.current(), keys, given.get("account"), given.get("partition"))
+
+
+def _room(arguments: list[str]) -> Room:
+    """Return the free space and the quotas."""
+    from jupyter_slurm.client.clusters.room import request_room  # rarely used
+
+    if arguments not in ([], ["newer"]):
+        raise UsageError("%slurm room takes only the keyword newer.", hint=f"Use `{USAGES['room']}`.")
+    return request_room(clusters.current(), newer=bool(arguments))
 
 
 def _usage(arguments: list[str]) -> Usage | Table:

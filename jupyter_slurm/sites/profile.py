@@ -110,7 +110,8 @@ class Profile:
         Initial values of a session's launch form: ``partition``, ``gpus``, ``gpu_type``, ``cpus``, ``memory``,
         ``time``, ``account``, ``qos``, ``env``, ``dir``.
     storage : mapping
-        Storage of job files: ``shared``, ``local``, ``home_on_nodes``, ``expires``.
+        Storage of job files: ``shared``, ``local``, ``home_on_nodes``, ``expires``; and for reports about it
+        ``usage_file``, ``usage_command``.
     known : mapping
         Tables used until the cluster has answered: ``partitions``, ``accounts``, ``qos``, ``gpus``.
     notes : tuple of str

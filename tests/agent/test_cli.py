@@ -63,7 +63,9 @@ def test_every_command_explains_itself(cli: Cli, command: str) -> None:
     assert f"usage: jupyter slurm {command}" in done.stdout
 
 
-@pytest.mark.parametrize("words", ["resources", "usage", "who", "sessions", "tunnel --list", "jobs", "agent status"])
+@pytest.mark.parametrize(
+    "words", ["resources", "usage", "who", "room", "sessions", "tunnel --list", "jobs", "agent status"]
+)
 def test_a_command_closes_its_connection(cli: Cli, words: str) -> None:
     done = cli(*words.split(), env={**os.environ, "PYTHONWARNINGS": "default::ResourceWarning"})
     assert "ResourceWarning" not in done.stderr

@@ -37,6 +37,7 @@ VALUES: dict[str, Any] = {
     "storage.shared": "/other",
     "storage.local": "/other",
     "storage.expires": "3 days",
+    "storage.usage_file": "/other",
     "cost": {"unit": "credits"},
     "partitions": {"main": {"max_time": "1:00:00"}},
     "accounts": {"mine": {}},

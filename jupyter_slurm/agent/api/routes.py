@@ -155,6 +155,9 @@ _CLUSTERS: Mapping[str, Handler] = {
     ),
     "getQueue": lambda core, call: _cluster(core, call).inventory.all_jobs.to_api(wait=call.query["wait"]),
     "getRunningUse": lambda core, call: _cluster(core, call).inventory.running.to_api(wait=call.query["wait"]),
+    "getRoom": lambda core, call: _cluster(core, call).inventory.room.to_api(
+        wait=call.query["wait"], is_newer=call.query["newer"]
+    ),
     "getAccountedUsage": lambda core, call: _cluster(core, call).inventory.usage.to_api(
         start=call.query["start"], end=call.query["end"], account=call.query["account"], has_jobs=call.query["jobs"]
     ),

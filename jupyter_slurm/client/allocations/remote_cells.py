@@ -19,10 +19,10 @@ from jupyter_slurm.client.allocations.allocation import (
 )
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.interrupts import WaitInterrupted
-from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.printer import Printer
 from jupyter_slurm.client.render.job_card import headline
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission

@@ -14,8 +14,8 @@ from jupyter_slurm.client.images.python_packages import installed_packages
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.jobs.upload import submit_once
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.launch import resolve_cluster

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.slurm_values import NO_LIMIT_S, format_duration
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Report", "format_size"]
+__all__ = ["Report"]
 
 _SOURCES = {
     "sacct": "accounting (sacct)",
@@ -63,14 +64,6 @@ class Report(dict[str, Any]):
                 f"It used little of its memory: --mem={_suggested(self['memory_peak'])} would do, and start sooner."
             )
         return said
-
-
-def format_size(count: int) -> str:
-    """Format a number of bytes for reading."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1024:.0f} KiB"
 
 
 def _share(value: float | None) -> str:

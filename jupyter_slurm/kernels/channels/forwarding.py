@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, Parcel
 from jupyter_slurm.kernels.channels.messages import Message

@@ -38,6 +38,7 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.cluster_clock import ClockOffset
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.staging.cluster_paths import expand_path
 from jupyter_slurm.services.staging.job_staging import Staging
 from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
@@ -99,7 +100,7 @@ def compose_cluster(
     kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
     events = RunnerEvents(tracker, scan, steps.apply_start, sources.checks.note_cancel)
-    inventory = Inventory(client, location, partial(tracked_runs, tracker), clock, lambda: tracker.clock_offset)
+    inventory = _inventory(location, client, tracker, clock)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
@@ -128,6 +129,15 @@ def compose_cluster(
         staging=staging,
         login_commands=LoginCommands(transport, location),
     )
+
+
+def _inventory(
+    location: ClusterLocation, client: SlurmClient, tracker: Tracker, clock: Callable[[], float]
+) -> Inventory:
+    """Make the inventory."""
+    expand = partial(expand_path, location=location, transport=client.transport)
+    runs = partial(tracked_runs, tracker)
+    return Inventory(client, location, runs, clock, lambda: tracker.clock_offset, expand)
 
 
 def _completion(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jupyter_slurm.domain.findings import Finding
-from jupyter_slurm.domain.queries.disk_space import DISK_SPACE_SCRIPT, parse_room
+from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.errors import CommandMissing, TunnelError
 from jupyter_slurm.services.environments.path_visibility import file_system_type, visibility_warning
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
@@ -61,7 +61,8 @@ async def job_folder(transport: Transport, location: ClusterLocation, nodes: Seq
             "directory that the nodes see."
         )
         return Finding("warning", about, said, todo)
-    room = parse_room(decode_output((await transport.run(["/bin/sh", "-c", DISK_SPACE_SCRIPT, "sh", folder])).stdout))
+    asked = await transport.run(["/bin/sh", "-c", DISK_SPACE_SCRIPT, "sh", folder])
+    room = parse_room(decode_output(asked.stdout), folder)
     if room is not None and room.free < _MIN_SPACE:
         said = f"{folder} can be written. Only {room.free / 1e9:.1f} GB are {room.description}."
         todo = "Delete files, or set `job_root` under [slurm] in the profile to a folder on a larger file system."

@@ -1,13 +1,14 @@
-"""Inventory of one cluster: facts, free resources, jobs of other users, and usage."""
+"""Inventory of one cluster: facts, free resources, jobs of other users, usage, and room for files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from jupyter_slurm.services.inventory.accounting_usage import TrackedRun, UsageReports
 from jupyter_slurm.services.inventory.all_jobs import AllJobs, RunningJobs
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.resources import ResourceInventory
+from jupyter_slurm.services.inventory.room import RoomInventory
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
@@ -29,6 +30,8 @@ class Inventory:
         Seconds since the epoch.
     clock_offset : callable
         Returns by how many seconds the clock of the cluster is ahead of that one.
+    expand_path : callable
+        Inserts the home and variables of the login node into a path of the profile.
     """
 
     def __init__(
@@ -38,15 +41,17 @@ class Inventory:
         tracked_runs: Callable[[float, float], list[TrackedRun]],
         clock: Callable[[], float],
         clock_offset: Callable[[], float],
+        expand_path: Callable[[str], Awaitable[str]],
     ) -> None:
         user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
         self.running = RunningJobs(client, user, interval=interval, clock=clock)
+        self.room = RoomInventory(client, location, expand_path, clock)
         self.usage = UsageReports(client, user, cost=cost, tracked_runs=tracked_runs, clock=clock)
 
     async def stop(self) -> None:
         """Cancel running queries."""
-        for part in (self.resources, self.all_jobs, self.running, self.facts):
+        for part in (self.resources, self.all_jobs, self.running, self.room, self.facts):
             await part.stop()

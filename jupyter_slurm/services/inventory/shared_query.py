@@ -43,6 +43,7 @@ class SharedQuery(ABC, Generic[T]):
     """
 
     subject: ClassVar[str]  # name of the queried data in messages
+    source: ClassVar[str] = "Slurm"  # that is queried
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class SharedQuery(ABC, Generic[T]):
                     await asyncio.shield(self._query_task)
         if self._answer is None:
             raise self._error or ControllerError(
-                f"Slurm has not reported {self.subject} yet.",
+                f"{self.source} has not reported {self.subject} yet.",
                 hint="Try again in a few seconds: jupyter_slurm is waiting for the answer.",
                 retry_after=_RETRY_AFTER_S,
             )

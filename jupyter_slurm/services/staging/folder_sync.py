@@ -9,8 +9,8 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging_rules
-from jupyter_slurm.domain.queries.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultChoice
+from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.domain.untrusted_files import NEVER_COPIED, is_never_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
@@ -162,7 +162,7 @@ class FolderSync:
 
     async def check_room(self, needed: int) -> None:
         """Refuse a transfer that would fill the remote disk or exceed the user's quota."""
-        room = parse_room(decode_output((await self._run_rsync("read", DISK_SPACE_SCRIPT)).stdout))
+        room = parse_room(decode_output((await self._run_rsync("read", DISK_SPACE_SCRIPT)).stdout), self.dest)
         if room is not None and needed > room.free:
             raise UsageError(
                 f"{_size(needed)} would be copied to {self.dest}, but {_size(room.free)} are "

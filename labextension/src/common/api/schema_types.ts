@@ -1030,6 +1030,52 @@ export interface components {
                 };
             }[];
         };
+        readonly Room: {
+            /** @description Time of the query */
+            readonly asked_at: number;
+            /** @description Time since which the cluster does not answer; null if it answers */
+            readonly unknown_since: number | null;
+            /** @description Error of the cluster */
+            readonly said: string;
+            /** @description Disks and quotas in the order of the directories; a disk or quota of several directories is listed for the first one */
+            readonly spaces: readonly components["schemas"]["RoomSpace"][];
+            /** @description Reports of the site that the profile names */
+            readonly reports: readonly components["schemas"]["RoomReport"][];
+            /** @description Directories of jupyter_slurm */
+            readonly kept: readonly components["schemas"]["RoomKept"][];
+        };
+        readonly RoomSpace: {
+            /** @description Directory on the cluster; null for a quota of another file system */
+            readonly folder: string | null;
+            readonly file_system: string;
+            /** @description disk, quota, Lustre, XFS, BeeGFS or GPFS; others may come */
+            readonly tool: string;
+            /** @description Owner of a quota: user ana, group lab, project 7; empty for a disk, which all users share */
+            readonly owner: string;
+            /** @description Bytes; null if unknown */
+            readonly used: number | null;
+            /** @description Bytes; null if there is none */
+            readonly limit: number | null;
+            /** @description Bytes that may still be written; null if there is no limit */
+            readonly free: number | null;
+            /** @description Number of files; null if unknown */
+            readonly files: number | null;
+            /** @description Maximum number of files; null if there is none */
+            readonly files_limit: number | null;
+        };
+        readonly RoomReport: {
+            /** @description File or command */
+            readonly name: string;
+            /** @description Beginning of its text */
+            readonly text: string;
+        };
+        readonly RoomKept: {
+            /** @description jobs (job directories and staged files) or images; others may come */
+            readonly kind: string;
+            readonly folder: string;
+            /** @description Bytes; null if unknown */
+            readonly used: number | null;
+        };
         readonly Resources: {
             /** @description When Slurm was asked */
             readonly asked_at: number;

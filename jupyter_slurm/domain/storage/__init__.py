@@ -1,0 +1,1 @@
+"""Storage of a cluster: free space and quotas."""
