@@ -164,7 +164,7 @@ class Cluster:
     async def prepare(self) -> None:
         """Ask Slurm at once for what a first submission needs: the cluster's name, and the options of sbatch.
 
-        Over SSH, the few shells are for what somebody waits for: a controller that hangs would hold them all.
+        Over SSH, the few shells stay free for requests of the user: a controller that hangs would hold them all.
         """
         if self.location.is_remote:
             await self.identity.learn()
