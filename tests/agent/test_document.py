@@ -47,7 +47,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
         return
         yield
 
-    async def briefly(handler: Any, events: Any, until: Any) -> None:
+    async def briefly(handler: Any, events: Any, until: Any, **_: object) -> None:
         await sse.send_events(handler, ended(), until)
 
     core.desk = PromptQueue("local", core.bus, timeout=0.1)  # no user answers
