@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.storage.quotas import (
@@ -17,7 +17,7 @@ from jupyter_slurm.domain.storage.quotas import (
     parse_xfs,
 )
 
-__all__ = ["DISK_SPACE_SCRIPT", "DiskSpace", "FolderQuota", "parse_quotas", "parse_room"]
+__all__ = ["DISK_SPACE_SCRIPT", "DiskSpace", "FolderQuota", "find_shortage", "parse_quotas", "parse_room"]
 
 _TOOL_TIMEOUT_S: Final = 10  # seconds: a tool queries file servers, and a server may not answer
 _MAX_ANSWER_BYTES: Final = 65536  # of one tool
@@ -97,12 +97,19 @@ def parse_room(text: str, folder: str) -> DiskSpace | None:
 
     Quotas of groups and filesets do not count: the directory may belong to another group or fileset.
     """
-    rooms = [
-        DiskSpace(one.free, _ORIGINS[one.owner.partition(" ")[0]])
-        for place, _, one in parse_quotas(text, [folder])
-        if place and one.free is not None and _OWNERS_OF_FOLDER.fullmatch(one.owner)
-    ]
-    return min(rooms, default=None)
+    return min((room for _, room in _rooms(parse_quotas(text, [folder]))), default=None)
+
+
+def find_shortage(found: Sequence[FolderQuota], least: float) -> tuple[str, DiskSpace] | None:
+    """Return the directory with the least space, and the space, if that is less than ``least`` bytes."""
+    room, folder = min(((room, folder) for folder, room in _rooms(found)), default=(None, ""))
+    return None if room is None or room.free >= least else (folder, room)
+
+
+def _rooms(found: Iterable[FolderQuota]) -> Iterator[tuple[str, DiskSpace]]:
+    for folder, _, one in found:
+        if folder and one.free is not None and _OWNERS_OF_FOLDER.fullmatch(one.owner):
+            yield folder, DiskSpace(one.free, _ORIGINS[one.owner.partition(" ")[0]])
 
 
 def _sections(text: str) -> Iterator[tuple[tuple[str, str, str], str]]:

@@ -140,6 +140,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.poller.on_change.append(self.publish)
+        self.submitter.notices.append(self.inventory.room.shortage_notice)
 
     @property
     def id(self) -> str:
@@ -216,6 +217,7 @@ class Cluster:
         told = await self.submitter.submit(requested)
         self.leases.record_owner(requested)
         if not requested.get("dry_run"):
+            self.inventory.room.refresh()  # for a warning at the next submission
             entry = self.tracker.find(requested["key"])
             self.environment_offers.consider(requested, entry)
             if entry is not None:

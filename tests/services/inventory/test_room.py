@@ -81,6 +81,26 @@ async def test_disks_quotas_and_reports(
         assert jobs["used"] > 2_900_000
 
 
+async def test_a_job_is_warned_when_little_space_is_left(
+    cluster: EmbeddedCluster, tmp_path: Path, open_desk: Any, log: Path
+) -> None:
+    async with open_desk(cluster, tmp_path) as desk:
+        job = await desk.submit("#!/bin/sh\ntrue", "-p", "arandu")
+        assert not [text for text in job["warnings"] if "Little space" in text], (
+            "nothing is known yet, and the job starts"
+        )
+        room = desk.core.cluster(desk.id).inventory.room
+        async with asyncio.timeout(60):
+            while not room.shortage_notice():
+                await asyncio.sleep(0.05)
+        job = await desk.submit("#!/bin/sh\ntrue", "-p", "arandu")
+        (text,) = [text for text in job["warnings"] if "Little space" in text]
+        assert text.startswith(
+            f"Little space: only 1 MB left of the quota of its project in {os.path.expanduser('~')} (checked "
+        )
+        assert log.read_text() == "x\n", "asked once for both jobs"
+
+
 async def test_a_report_that_is_missing_is_named(cluster: EmbeddedCluster, tmp_path: Path, open_desk: Any) -> None:
     storage = {"usage_file": str(tmp_path / "gone"), "usage_command": ["no-such-tool"], "shared": "$NOT_SET/x"}
     async with open_desk(cluster, tmp_path, storage=storage) as desk:
