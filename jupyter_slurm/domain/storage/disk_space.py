@@ -30,7 +30,8 @@ tell() {{
   printf '%s\\0%s\\0%s\\0' "$tool" "$owner" "$place"; ask "$@"; printf '\\0'
 }}
 user=$(id -un) group=$(id -gn)
-tell quota '' '' quota -wpug
+tell quota '' '' quota -wp
+tell groups '' '' quota -wpg
 tell gpfs '' '' mmlsquota -Y
 for folder do
   mount=$(ask stat -c %m -- "$folder")
@@ -77,7 +78,7 @@ def parse_quotas(text: str, folders: Sequence[str]) -> list[FolderQuota]:
     A disk or quota that limits several directories is listed for the first one.
     """
     answers = dict(_sections(text))
-    general = [("quota", one) for one in parse_quota(answers.get(("quota", "", ""), ""))]
+    general = [("quota", one) for tool in ("quota", "groups") for one in parse_quota(answers.get((tool, "", ""), ""))]
     general += [("GPFS", one) for one in parse_gpfs(answers.get(("gpfs", "", ""), ""))]
     found: dict[tuple[str, str, str], FolderQuota] = {}
     for folder in folders:

@@ -17,7 +17,8 @@ QUOTA = """Disk quotas for user ana (uid 1001):
      Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
 10.0.0.2:/home   31000000 30000000 31457280   1700000000       9       0       0       0
 10.0.0.1@o2ib:/scratch {used} 0 {limit} 0 12 0 0 0
-Disk quotas for group lab (gid 500):
+"""
+GROUPS = """Disk quotas for group lab (gid 500):
      Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
 10.0.0.1@o2ib:/scratch 10 0 20 0 12 0 100 0
 Disk quotas for group users (gid 100): none
@@ -85,6 +86,7 @@ def test_of_several_filesets_none_counts_for_a_directory() -> None:
 def test_disks_and_quotas_are_listed_by_directory() -> None:
     text = answer(
         ("quota", "", "", QUOTA.format(used=1, limit=50)),
+        ("groups", "", "", GROUPS),
         ("gpfs", "", "", GPFS),
         df(DF),
         ("inodes", "", "/d", INODES),
@@ -129,7 +131,7 @@ def test_without_an_answer_nothing_is_known(said: str) -> None:
 def test_hostile_answers_are_read_in_little_time(piece: str) -> None:
     text = piece * (65536 // len(piece))
     tools = [(tool, "user ana", "/d", text) for tool in ("lustre", "xfs", "beegfs")]
-    general = [(tool, "", "", text) for tool in ("quota", "gpfs")]
+    general = [(tool, "", "", text) for tool in ("quota", "groups", "gpfs")]
     begun = time.process_time()
     parse_quotas(answer(*general, df(DF), *tools), ["/d"])
     parse_quotas(answer(*general, df(text), *tools), ["/d"])

@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 QUOTA = """#!/bin/sh
+[ "$1" = -wp ] || exit
 echo x >>"{log}"
 set -- $(df -Pk "$HOME" | tail -n 1)
 echo "Disk quotas for user ana (uid 1001):"
