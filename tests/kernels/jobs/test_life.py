@@ -97,7 +97,7 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
 
     kernel.stop()
     wait_for(lambda: job not in jobs(cluster), "the allocation is given back")
-    assert not kernel.post
+    wait_for(lambda: not kernel.post, "nothing is left of its allocation")
 
 
 @_here
