@@ -87,8 +87,8 @@ async def long_silence(laptop: Laptop) -> None:
 async def test_in_the_middle_of_sbatch(
     laptop: Laptop, site: Site, broken: Callable[[Laptop], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await laptop.submit("#!/bin/sh\ntrue\n")  # `sbatch --help` and other preparations are known from now on
     if broken is long_silence:
-        await laptop.submit("#!/bin/sh\ntrue\n")  # the preparations of sbatch are known from now on
         monkeypatch.setattr(transport, "_CONNECT_TIMEOUT_S", 3.0)
     site.slurm.freeze_controller()
     submitting = asyncio.create_task(laptop.submit("#!/bin/sh\nsleep 300\n"))
