@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
 __all__ = ["add_parser", "run", "show_status", "stop"]
@@ -19,12 +18,12 @@ __all__ = ["add_parser", "run", "show_status", "stop"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "agent",
         description="Show, stop or debug the agent: the background process on this computer that follows your jobs "
         "and holds the connections to clusters. Commands and notebooks start it when they need it.",
-        epilog=page_url("explanation/how-it-works"),
-        formatter_class=PlainHelp,
+        page="explanation/how-it-works",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="status|stop|logs", help="action")
     status = _add_action(actions, "status", "Print the process, its start time and what it holds (exit code 1: none)")

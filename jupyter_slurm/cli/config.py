@@ -8,8 +8,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 
 __all__ = ["add_parser", "run"]
 
@@ -18,14 +17,14 @@ _WIDTH = 100
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "config",
         description="Print all settings with their help, default and current value, and the file that sets the value. "
         "Set a value with a line such as `c.JupyterSlurm.poll_shortest = 30` in jupyter_slurm_config.py in one of "
         "Jupyter's configuration directories (`jupyter --paths`). A running agent keeps the settings of its start: run "
         "`jupyter slurm agent stop` after a change.",
-        epilog=page_url("reference/settings"),
-        formatter_class=PlainHelp,
+        page="reference/settings",
     )
     parser.add_argument("names", nargs="*", metavar="SETTING", help="print only these settings")
     parser.add_argument("--changed", action="store_true", help="print only settings that a file sets")

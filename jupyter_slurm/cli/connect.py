@@ -8,8 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster, first_cluster
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,12 +19,12 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
-    connect = subparsers.add_parser(
+    connect = add_command(
+        subparsers,
         "connect",
         description="Log in to a cluster. All notebooks, terminals and JupyterLab windows on this computer use the "
         "connection. Without a cluster, list the connections and the clients that use them.",
-        epilog=page_url("how-to/log-in"),
-        formatter_class=PlainHelp,
+        page="how-to/log-in",
     )
     disconnect = subparsers.add_parser(
         "disconnect", description="End the connection to a cluster. Jobs continue, and their output is kept."

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster, first_cluster
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
@@ -25,13 +24,13 @@ __all__ = ["add_parser", "examine", "run"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    doctor = subparsers.add_parser(
+    doctor = add_command(
+        subparsers,
         "doctor",
         description="Check the connection to a cluster step by step: each host on the route, the login, the shell, "
         "Slurm, and the Python of cells. Each finding has an instruction if something is wrong. If there is no "
         "connection, doctor logs in, and notebooks use that connection. The exit code is 1 if a check failed.",
-        epilog=page_url("help/troubleshooting"),
-        formatter_class=PlainHelp,
+        page="help/troubleshooting",
     )
     add_cluster(doctor)
     doctor.add_argument("--job", action="store_true", help="check a node, too, with a short test job; asks before")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.cli.terminal import PlainHelp, add_command
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.embedded.cluster import EmbeddedCluster
 from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
@@ -46,11 +46,11 @@ To start from the built-in description:
 
 def add_parser(subparsers: Any) -> None:
     """Add ``embedded`` to the commands of ``jupyter slurm``."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "embedded",
         description="Run a real Slurm cluster on this computer, to try jupyter_slurm or to test it.",
-        epilog=page_url("getting-started/try-without-a-cluster"),
-        formatter_class=PlainHelp,
+        page="getting-started/try-without-a-cluster",
     )
     add_actions(parser)
     parser.set_defaults(run=run)

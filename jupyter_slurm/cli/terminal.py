@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["PlainHelp", "add_verbatim", "ask_until_valid", "for_terminal", "yes"]
+__all__ = ["PlainHelp", "add_command", "add_verbatim", "ask_until_valid", "for_terminal", "yes"]
 
 
 def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
@@ -58,11 +59,11 @@ _RULES = (
     (re.compile(r"`?jupyter_slurm\.jobs\(\)`?"), "`jupyter slurm jobs --all`"),
     (re.compile(r"`?jupyter_slurm\.job\(['\"]?([\w.+-]+)['\"]?\)(?:\.state)?`?"), r"`jupyter slurm show \1`"),
     (re.compile(r"`?%%sbatch\?`?"), "`sbatch --help`"),
-    (re.compile(r"%slurm (?=(?:disconnect|image|kernel|launch|sh|usage)\b)"), "jupyter slurm "),
+    (re.compile(r"%slurm (?=(?:disconnect|image|kernel|launch|room|sh|usage|who)\b)"), "jupyter slurm "),
     (re.compile(r"%slurm list\b"), "jupyter slurm connect"),
     (
         re.compile(
-            r"%{1,2}(?=(?:cd|pwd|s(?:acct|acctmgr|batch|cancel|control|diag|info|prio|queue|report|share|stat))\b)"
+            r"%{1,2}(?=(?:cd|pwd|s(?:acct|acctmgr|batch|bcast|cancel|control|diag|info|prio|queue|report|share|stat|trigger))\b)"
         ),
         "",
     ),
@@ -84,6 +85,14 @@ class PlainHelp(argparse.HelpFormatter):
         return "\n\n".join(
             one if "\n" in one or one.startswith(" ") else wrapper.fill(one) for one in text.strip("\n").split("\n\n")
         )
+
+
+def add_command(subparsers: Any, name: str, *, description: str, page: str) -> argparse.ArgumentParser:
+    """Add a subcommand whose help ends with the address of a page of the documentation; return its parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, description=description, epilog=page_url(page), formatter_class=PlainHelp
+    )
+    return parser
 
 
 def add_verbatim(subparsers: Any, name: str, *, usage: str, description: str) -> None:

@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
@@ -15,14 +14,14 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "tunnel",
         description="Forward a local port to a port of a running job, or of a program of yours on the login node or a "
         "jump host. Only your own processes can connect to the local port. The agent keeps the tunnel until the job "
         "ends, also when the connection breaks. If another program has taken the local port meanwhile, the list shows "
         "it. Run the command again to open another port.",
-        epilog=page_url("how-to/tunnels-and-ssh"),
-        formatter_class=PlainHelp,
+        page="how-to/tunnels-and-ssh",
     )
     parser.add_argument(
         "job",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -69,16 +69,8 @@ def run(
         return None
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
-    if action == "usage":
-        return _usage(words[1:])
-    if action == "who":
-        return _running_use(words[1:])
-    if action == "room":
-        return _room(words[1:])
-    if action == "kernel":
-        from jupyter_slurm.magics.kernels import run as kernel  # rarely used
-
-        return kernel(words[1:])
+    if action in _ACTIONS:
+        return _ACTIONS[action](words[1:])
     if action not in USAGES:
         near = get_close_matches(action, USAGES, n=1)
         raise UsageError(
@@ -105,6 +97,13 @@ def _cluster_action(action: str, names: list[str]) -> CommandText:
     opened = [printable(repr(one)) for each in clusters.every() for one in tunnels(each)]
     told = [f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()]
     return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))
+
+
+def _kernel(arguments: list[str]) -> CommandText:
+    """Move this notebook to another kernel."""
+    from jupyter_slurm.magics.kernels import run  # rarely used
+
+    return run(arguments)
 
 
 def _running_use(arguments: list[str]) -> RunningUse:
@@ -151,3 +150,11 @@ def _keywords(action: str, arguments: list[str], names: tuple[str, ...]) -> dict
             raise UsageError(f"{name}= is given twice.", hint=f"Use `{USAGES[action]}`.")
         given[name] = value
     return given
+
+
+_ACTIONS: Mapping[str, Callable[[list[str]], CommandText | Usage | RunningUse | Room | Table]] = {
+    "kernel": _kernel,
+    "room": _room,
+    "usage": _usage,
+    "who": _running_use,
+}

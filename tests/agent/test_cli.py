@@ -21,6 +21,7 @@ from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
 from jupyter_slurm.cli.terminal import for_terminal
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.magics import COMMANDS
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -243,6 +244,11 @@ def test_jobs_on_a_real_cluster(
         ("Read it from jupyter_slurm.job(12).state.", "Read it from `jupyter slurm show 12`."),
         ("`%%sbatch?` shows the options", "`sbatch --help` shows the options"),
         ("Use `%slurm image list`.", "Use `jupyter slurm image list`."),
+        (
+            "`%slurm room` shows all disks, `%slurm who` all users",
+            "`jupyter slurm room` shows all disks, `jupyter slurm who` all users",
+        ),
+        *((f"`%{command} --help`", f"`{command} --help`") for command in COMMANDS),
         ("when `%slurm list` shows it", "when `jupyter slurm connect` shows it"),
         ("`%slurm use far` in a notebook", "`%slurm use far` in a notebook"),
         ("Slurm's %s and 5%sacks stay", "Slurm's %s and 5%sacks stay"),

@@ -7,20 +7,19 @@ import json
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 
 __all__ = ["add_parser", "run"]
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "resources",
         description="Print the free GPUs by type, the partitions, and your limits. The numbers are at most a minute "
         "old. The exit code is 1 if they are older because Slurm does not answer.",
-        epilog=page_url("how-to/free-resources-and-usage"),
-        formatter_class=PlainHelp,
+        page="how-to/free-resources-and-usage",
     )
     parser.add_argument("--nodes", action="store_true", help="print each node, too")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.documentation import page_url
 
 __all__ = ["add_parser", "run"]
 
@@ -17,13 +16,13 @@ __all__ = ["add_parser", "run"]
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
     _add_who(subparsers)
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "usage",
         description="Print the CPU and GPU hours used in a period, from Slurm's accounting: your own, or those of an "
         "account. The default period is the last 30 days. Costs are printed if the site profile has prices, and "
         "the rest of budgets if there are any.",
-        epilog=page_url("how-to/free-resources-and-usage"),
-        formatter_class=PlainHelp,
+        page="how-to/free-resources-and-usage",
     )
     parser.add_argument("former", nargs="?", metavar="ACCOUNT", help=argparse.SUPPRESS)  # an earlier spelling
     parser.add_argument("-A", "--account", metavar="NAME", help="usage of an account and the accounts below it")
@@ -36,11 +35,11 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_who(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "who",
         description="Print the CPUs and GPUs of the running jobs of all users. The numbers are at most a minute old.",
-        epilog=page_url("how-to/free-resources-and-usage"),
-        formatter_class=PlainHelp,
+        page="how-to/free-resources-and-usage",
     )
     parser.add_argument("--by", metavar="KEYS", default="user", help="sum by user, account or partition, or several")
     parser.add_argument("-A", "--account", metavar="NAME", help="count only jobs of this account")

@@ -8,8 +8,7 @@ import sys
 from typing import Any
 
 from jupyter_slurm.cli.setup.login_options import LoginOptions, add_login_options
-from jupyter_slurm.cli.terminal import PlainHelp
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import list_profiles, parse_profile, profile_items, read_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
@@ -21,12 +20,12 @@ _MAX_PROFILE_BYTES = 1_000_000
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    sites = subparsers.add_parser(
+    sites = add_command(
+        subparsers,
         "sites",
         description="List, print, add or check site profiles: TOML files that describe a cluster each. These commands "
         "do not connect to a cluster.",
-        epilog=page_url("reference/site-profile"),
-        formatter_class=PlainHelp,
+        page="reference/site-profile",
     )
     verbs = sites.add_subparsers(dest="verb", metavar="list|show|add|check", required=True, help="action")
     verbs.add_parser("list", help="list your profiles and the built-in profiles")

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import PlainHelp, yes
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command, yes
 from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
 
 if TYPE_CHECKING:
@@ -36,13 +35,13 @@ _NO_SSH = "If nodes do not accept ssh, forward a port of the job with `jupyter s
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "ssh-config",
         description="Print an entry for ~/.ssh/config that connects to the node of a running job, by the route of the "
         "cluster's profile: for ssh, rsync and Remote-SSH of VS Code. With --write, the entry goes into a separate "
         f"file. Entries of finished jobs are removed from it at each call. {_NO_SSH}",
-        epilog=page_url("how-to/tunnels-and-ssh"),
-        formatter_class=PlainHelp,
+        page="how-to/tunnels-and-ssh",
     )
     parser.add_argument("job", nargs="?", metavar="JOB", help="job ID (12, 12_3) or key of a submission")
     parser.add_argument("--node", metavar="NODE", help="connect to this node, without a job")

@@ -10,8 +10,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal import PlainHelp, yes
-from jupyter_slurm.documentation import page_url
+from jupyter_slurm.cli.terminal import add_command, yes
 from jupyter_slurm.errors import SlurmError
 
 if TYPE_CHECKING:
@@ -24,12 +23,12 @@ _END_TIMEOUT_S = 20.0
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "uninstall",
         description="Stop the agent, and remove remote kernels from Jupyter and the agent's state, before you "
         "uninstall the package with pip. Jobs continue. Job directories and site profiles are kept.",
-        epilog=page_url("getting-started/install"),
-        formatter_class=PlainHelp,
+        page="getting-started/install",
     )
     parser.add_argument("--yes", action="store_true", help="remove them without a question")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
+from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.slurm_values import format_duration, format_memory
 
 if TYPE_CHECKING:
@@ -70,11 +69,7 @@ class Resources:
     @property
     def age(self) -> str:
         """Return the time of the query in a sentence, and since when no newer answer exists."""
-        asked = clock_text(self.asked_at, time.time(), has_seconds=True)
-        if self.unknown_since is None:
-            return f"As of {asked}."
-        since = clock_text(self.unknown_since, time.time(), has_seconds=True)
-        return f"As of {asked}; since {since} nothing newer is known. {self._notice}".strip()
+        return answer_age(self.asked_at, self.unknown_since, self._notice)
 
     @property
     def own(self) -> str:

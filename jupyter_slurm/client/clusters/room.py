@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.render.present_size import format_size
+from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.clock_text import clock_text
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -45,10 +44,7 @@ class Room:
     @property
     def notes(self) -> list[str]:
         """Return the time of the answer, and the sizes of the directories of jupyter_slurm, a sentence or two each."""
-        said = [f"As of {clock_text(self.data['asked_at'], time.time(), has_seconds=True)}."]
-        if self.unknown_since is not None:
-            since = clock_text(self.unknown_since, time.time(), has_seconds=True)
-            said.append(f"Since {since} nothing newer is known. {self.data['said']}".strip())
+        said = [answer_age(self.data["asked_at"], self.unknown_since, self.data["said"])]
         for one in self.data["kept"]:
             if one["used"] and one["kind"] in _KEPT:
                 what, todo = _KEPT[one["kind"]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,13 +53,9 @@ class RunningUse:
             for one in data["sums"]
             if one["account"] == (account or one["account"]) and one["partition"] == (partition or one["partition"])
         ]
-        parts = [f"As of {clock_text(data['asked_at'], time.time(), has_seconds=True)}."]
-        if data["unknown_since"] is not None:
-            since = clock_text(data["unknown_since"], time.time(), has_seconds=True)
-            parts.append(f"Since {since} nothing newer is known. {data['said']}".strip())
+        self.note = answer_age(data["asked_at"], data["unknown_since"], data["said"])
         if data["is_private"]:
-            parts.append("This cluster shows only your own jobs (PrivateData).")
-        self.note = " ".join(parts)
+            self.note += " This cluster shows only your own jobs (PrivateData)."
 
     @property
     def table(self) -> Table:

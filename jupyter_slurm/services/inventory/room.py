@@ -6,7 +6,7 @@ import asyncio
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jupyter_slurm.domain.clock_text import clock_text
 from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, FolderQuota, find_shortage, parse_quotas
@@ -34,6 +34,8 @@ _REPORT: Final = f'timeout -k 1 30 "$@" </dev/null 2>&1 | head -c {_MAX_REPORT_B
 
 _ExpandPath = Callable[[str], Awaitable[str]]
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True)
 class _Spaces:
@@ -47,7 +49,29 @@ class _Details:
     kept: list[api.RoomKept]
 
 
-class RoomInventory(SharedQuery[_Spaces]):
+class _DirectoryQuery(SharedQuery[_T]):
+    """Query about the user's directories, answered by the login node."""
+
+    source = "The login node"
+
+    def __init__(
+        self, client: SlurmClient, location: ClusterLocation, expand_path: _ExpandPath, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(_CACHE_AGE_S, impatient=_IMPATIENT, clock=clock)
+        self._client, self._location, self._expand_path = client, location, expand_path
+
+    async def _image_folder(self) -> str:
+        return await self._expanded(self._location.container.get("image_dir", _IMAGE_FOLDER))
+
+    async def _expanded(self, path: str) -> str:
+        """Return a directory of the profile; empty if its variable is not set."""
+        try:
+            return posixpath.normpath(await self._expand_path(path)) if path else ""
+        except SlurmError:
+            return ""
+
+
+class RoomInventory(_DirectoryQuery[_Spaces]):
     """Cache what df and the tools for quotas say about the user's directories. Slurm is not asked.
 
     Parameters
@@ -63,13 +87,11 @@ class RoomInventory(SharedQuery[_Spaces]):
     """
 
     subject = "free space and quotas"
-    source = "The login node"
 
     def __init__(
         self, client: SlurmClient, location: ClusterLocation, expand_path: _ExpandPath, clock: Callable[[], float]
     ) -> None:
-        super().__init__(_CACHE_AGE_S, impatient=_IMPATIENT, clock=clock)
-        self._client, self._location, self._expand_path = client, location, expand_path
+        super().__init__(client, location, expand_path, clock)
         self._details = _RoomDetails(client, location, expand_path, clock)
 
     async def to_api(self, *, wait: float, is_newer: bool) -> api.Room:
@@ -109,24 +131,17 @@ class RoomInventory(SharedQuery[_Spaces]):
 
     async def _query_slurm(self, started_at: float) -> _Spaces:
         location = self._location
-        shared, images = location.storage.get("shared", ""), location.container.get("image_dir", _IMAGE_FOLDER)
-        paths = [location.home, await _expanded(self._expand_path, shared), location.folder]
-        folders = list(dict.fromkeys(filter(None, [*paths, await _expanded(self._expand_path, images)])))
+        shared = await self._expanded(location.storage.get("shared", ""))
+        paths = [location.home, shared, location.folder, await self._image_folder()]
+        folders = list(dict.fromkeys(filter(None, paths)))
         told = await self._client.query(["/bin/sh", "-c", DISK_SPACE_SCRIPT, "sh", *folders])
         return _Spaces(started_at, tuple(parse_quotas(decode_output(told), folders)))
 
 
-class _RoomDetails(SharedQuery[_Details]):
+class _RoomDetails(_DirectoryQuery[_Details]):
     """Cache the reports of the site, and the sizes of the directories of jupyter_slurm: only users ask for them."""
 
     subject = "the sizes of directories"
-    source = "The login node"
-
-    def __init__(
-        self, client: SlurmClient, location: ClusterLocation, expand_path: _ExpandPath, clock: Callable[[], float]
-    ) -> None:
-        super().__init__(_CACHE_AGE_S, impatient=_IMPATIENT, clock=clock)
-        self._client, self._location, self._expand_path = client, location, expand_path
 
     async def current(self, *, wait: float, is_newer: bool) -> _Details:
         """Return the last answer; see :meth:`SharedQuery._current_answer`."""
@@ -134,11 +149,10 @@ class _RoomDetails(SharedQuery[_Details]):
 
     async def _query_slurm(self, started_at: float) -> _Details:
         storage = self._location.storage
-        images = await _expanded(self._expand_path, self._location.container.get("image_dir", _IMAGE_FOLDER))
-        kept = await self._kept({"jobs": self._location.folder, "images": images})
+        kept = await self._kept({"jobs": self._location.folder, "images": await self._image_folder()})
         reports: list[api.RoomReport] = []
         if path := storage.get("usage_file"):
-            argv = ["head", "-c", str(_MAX_REPORT_BYTES), "--", await _expanded(self._expand_path, path) or path]
+            argv = ["head", "-c", str(_MAX_REPORT_BYTES), "--", await self._expanded(path) or path]
             reports.append({"name": path, "text": await self._report(argv)})
         if command := storage.get("usage_command"):
             reports.append({"name": " ".join(command), "text": await self._report(command)})
@@ -158,14 +172,6 @@ class _RoomDetails(SharedQuery[_Details]):
             return printable(decode_output(await self._client.query(["/bin/sh", "-c", _REPORT, "sh", *argv])))
         except SlurmError as error:
             return error.message
-
-
-async def _expanded(expand_path: _ExpandPath, path: str) -> str:
-    """Return a directory of the profile; empty if its variable is not set."""
-    try:
-        return posixpath.normpath(await expand_path(path)) if path else ""
-    except SlurmError:
-        return ""
 
 
 def _is_size(text: str) -> bool:
