@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
@@ -258,3 +258,24 @@ def _keep_and_open_a_template(page: Page, form: Locator, screenshot: Callable[[P
     expect(opened.get_by_label("Memory")).to_have_value("3G")
     expect(opened.get_by_label("GPU type")).to_have_value("a100")
     screenshot(page, "launch-template")
+
+
+@pytest.mark.parametrize("is_key", [True, False], ids=["key", "command"])
+def test_a_launch_right_after_a_reload_says_that_it_waits_for_the_clusters(page: Page, is_key: bool) -> None:
+    held: list[Route] = []
+    page.route("**/jupyter-slurm/api/v1/clusters?*", lambda route: held.append(route))
+    page.reload()
+    page.wait_for_function("window.jupyterapp?.commands?.hasCommand('jupyter-slurm:launch')", timeout=90_000)
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible(timeout=60_000)
+    if is_key:
+        page.locator("body").press("Control+Alt+g")
+    else:
+        page.evaluate("() => { void window.jupyterapp.commands.execute('jupyter-slurm:launch') }")
+    notice = page.get_by_text("Loading the clusters…")
+    expect(notice).to_be_visible(timeout=60_000)
+    assert held, "the agent's answer is on its way"
+    for request in held:
+        request.continue_()
+    page.unroute_all()
+    expect(page.get_by_role("form", name="GPU notebook on arandu")).to_be_visible(timeout=60_000)
+    expect(notice).to_have_count(0)

@@ -35,7 +35,9 @@ export async function awaitClusters(
 ): Promise<readonly ICluster[]> {
   let notice = "";
   const timer = setTimeout(() => {
-    notice = Notification.emit(trans.__("Loading the clusters…"), "in-progress");
+    // Without a time, JupyterLab only counts a notification.
+    const options = { autoClose: false as const };
+    notice = Notification.emit(trans.__("Loading the clusters…"), "in-progress", options);
   }, NOTICE_DELAY_MS);
   const clusters = await knownClusters(jobs);
   clearTimeout(timer);
