@@ -86,6 +86,7 @@ def test_a_job_of_a_terminal_two_days_later(
 ) -> None:
     # Two clicks, however many jobs are newer.
     expect(page.locator(".jp-Slurm-failedStatus button")).to_have_text("1 failed")
+    axe(page, ".jp-Slurm-failedStatus")
     page.locator(".jp-Slurm-failedStatus button").click()
     rows = page.locator(".jp-Slurm-body [role=row]")
     expect(rows).to_have_count(1)
