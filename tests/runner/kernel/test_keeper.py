@@ -120,6 +120,9 @@ def test_too_much_output_for_nobody_loses_its_oldest_part_and_says_so(
     front.cut()
     (tmp_path / "go").touch()
     wait_for((tmp_path / "done").exists, "the end of the cell")
+    # The kernel sends what it printed in the background. The output of a later cell comes after it.
+    later = keeper.give("later", "pass")
+    wait_for((later / "end.json").exists, "the arrival of the output at the keeper")
     front.connect()
     assert front.answer(number)["status"] == "ok"
     lines = [line.split()[0] for line in front.printed(number).splitlines()]
