@@ -119,6 +119,8 @@ __all__ = [
     "SubmissionOrigin",
     "Sweep",
     "Tasks",
+    "Transfer",
+    "TransferWanted",
     "Tunnel",
     "TunnelWanted",
     "Usage",
@@ -198,6 +200,33 @@ class Tunnel(TypedDict):
     message: str
     since: float
     connections: int
+
+
+class TransferWanted(TypedDict):
+    kind: str  # put, get, copy
+    sources: Sequence[str]
+    dest: str
+    to_cluster: NotRequired[str | None]
+    overwrite: NotRequired[bool]
+
+
+class Transfer(TypedDict):
+    id: str
+    cluster: str
+    kind: str
+    sources: Sequence[str]
+    dest: str
+    to_cluster: str | None
+    state: str
+    bytes: int
+    total: int | None
+    files: int | None
+    unchanged: int
+    rate: float | None
+    warnings: Sequence[str]
+    error: Problem | None
+    started: float
+    ended: float | None
 
 
 class ClusterAddress(TypedDict, total=False):

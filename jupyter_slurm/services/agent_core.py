@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
@@ -21,6 +22,9 @@ from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.transfers.transfers import Transfers
 
 __all__ = ["Core"]
 
@@ -75,6 +79,7 @@ class Core:
         self.tunnels = Tunnels(settings, self.cluster, self.clusters.tunnel_ports, clock, tunnel_folder)
         self.images = Images(self.cluster)
         self.sessions = Sessions(self.cluster, self.tunnels, settings.machine_path("sessions"))
+        self._transfers: Transfers | None = None
 
     async def start(self) -> None:
         """Restore the clusters, the jobs and the submissions without an answer."""
@@ -88,6 +93,8 @@ class Core:
     async def stop(self) -> None:
         """Stop the services; work that runs on the cluster continues."""
         await self.housekeeping.stop()
+        if self._transfers is not None:
+            await self._transfers.stop()
         await self.sessions.stop()
         await self.tunnels.stop()
         await self.clusters.stop()
@@ -100,6 +107,15 @@ class Core:
         """Return a cluster with its services; see :meth:`ClusterRegistry.get`."""
         return self.clusters.get(name)
 
+    @property
+    def transfers(self) -> Transfers:
+        """Return the transfers of files; their modules are imported with the first request."""
+        if self._transfers is None:
+            from jupyter_slurm.services.transfers.transfers import Transfers
+
+            self._transfers = Transfers(self.settings, self.cluster, self.bus)
+        return self._transfers
+
     def count_holders(self) -> dict[str, int]:
         """Return the work that would be lost or delayed if the agent stopped now."""
         reached = self.clusters.reached()
@@ -107,6 +123,7 @@ class Core:
             "submissions": sum(cluster.recovery.open_count for cluster in reached),
             "connections": self.clusters.connections,
             "tunnels": self.tunnels.held,
+            "transfers": 0 if self._transfers is None else self._transfers.held,
             "folders": sum(cluster.staging.held for cluster in reached),
             "jobs": sum(cluster.jobs.watched_count() for cluster in reached),
         }

@@ -50,6 +50,7 @@ CAPABILITIES = (
     "images",
     "results",
     "login-commands",
+    "transfers",
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
@@ -122,6 +123,10 @@ async def _launch_session(core: Core, call: Call) -> Reply:
     asked["dry_run"] |= asked.get("test_only", False)
     answer = await core.sessions.launch(call.path["cluster"], cast("api.Launch", asked))
     return Reply(answer, status=200 if asked["dry_run"] else 201)
+
+
+async def _start_transfer(core: Core, call: Call) -> Reply:
+    return Reply(await core.transfers.start(call.path["cluster"], call.body), status=201)
 
 
 def _answer_prompt(core: Core, call: Call) -> list[api.Prompt]:
@@ -200,6 +205,10 @@ _SESSIONS: Mapping[str, Handler] = {
     "listTunnels": lambda core, call: core.tunnels.list_to_api(call.path["cluster"]),
     "openTunnel": _open_tunnel,
     "closeTunnel": lambda core, call: core.tunnels.close(call.path["cluster"], call.path["tunnel"]),
+    "listTransfers": lambda core, call: core.transfers.list_to_api(call.path["cluster"]),
+    "startTransfer": _start_transfer,
+    "getTransfer": lambda core, call: core.transfers.transfer_to_api(call.path["transfer"]),
+    "stopTransfer": lambda core, call: core.transfers.stop_transfer(call.path["transfer"]),
     "listImages": lambda core, call: core.images.list_to_api(call.path["cluster"]),
     "makeImage": _make_image,
     "removeImage": lambda core, call: core.images.remove(call.path["cluster"], call.body["image"]),

@@ -104,6 +104,47 @@ export interface components {
             readonly since: number;
             readonly connections: number;
         };
+        readonly TransferWanted: {
+            /**
+             * @description put: from this computer; get: to this computer; copy: between clusters, or within one
+             * @enum {unknown}
+             */
+            readonly kind: "put" | "get" | "copy";
+            /** @description Paths of this computer are absolute; those of a cluster may begin in the home, and have its variables */
+            readonly sources: readonly string[];
+            /** @description An existing directory, or the new name of the only source; / at its end makes a directory */
+            readonly dest: string;
+            /** @description Cluster of the destination of a copy; null is the cluster of the sources */
+            readonly to_cluster?: string | null;
+            /**
+             * @description Replace files that differ
+             * @default false
+             */
+            readonly overwrite?: boolean;
+        };
+        readonly Transfer: {
+            readonly id: string;
+            readonly cluster: string;
+            readonly kind: string;
+            readonly sources: readonly string[];
+            readonly dest: string;
+            readonly to_cluster: string | null;
+            /** @description running, finished, failed or stopped */
+            readonly state: string;
+            readonly bytes: number;
+            /** @description Bytes to copy; null is not known yet */
+            readonly total: number | null;
+            /** @description Files to copy */
+            readonly files: number | null;
+            /** @description Files that are the same on both sides */
+            readonly unchanged: number;
+            /** @description Bytes a second */
+            readonly rate: number | null;
+            readonly warnings: readonly string[];
+            readonly error: components["schemas"]["Problem"] | null;
+            readonly started: number;
+            readonly ended: number | null;
+        };
         readonly ClusterAddress: {
             readonly slurm_conf?: components["schemas"]["OptionalPath"];
             /** @description PATH on which the Slurm commands are looked for */

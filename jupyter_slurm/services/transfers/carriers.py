@@ -1,0 +1,130 @@
+"""Carriers of a transfer: rsync where both sides have it, else tar; and ``cp`` within a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from jupyter_slurm.domain.transfer_rules import DIRECTORY, Entry
+from jupyter_slurm.errors import CommandError, CommandMissing
+from jupyter_slurm.services.slurm.client import decode_output, printable
+from jupyter_slurm.services.transfers.sides import Group, Moved
+from jupyter_slurm.transport.archive import Archive
+from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.transport.rsync import Rsync, check_rsync
+
+__all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "choose_carrier"]
+
+# Devices are not copied. Links stay links, and those that lead out are left out. Names stand on standard input.
+_OPTIONS: Final = [
+    *("--links", "--times", "--omit-dir-times", "--executability", "--safe-links", "--no-devices", "--no-specials"),
+    *("--partial-dir=.rsync-partial", "--files-from=-", "--from0"),
+]
+_VANISHED_EXIT_CODE: Final = 24
+_COPY: Final = r"""
+cd -- "$1" && mkdir -p -- "$2" || exit
+exec xargs -0 -r sh -c 'dest=$1; shift; exec cp -dR --preserve=timestamps --parents -- "$@" "$dest"' sh "$2"
+"""
+
+
+class Carrier(Protocol):
+    """Copies entries of a directory to the directory that receives them."""
+
+    async def end_remains(self, group: Group) -> None:
+        """End the remains of an earlier run, whose connection broke."""
+        ...
+
+    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        """Copy entries.
+
+        Parameters
+        ----------
+        group : Group
+            The directories.
+        entries : mapping
+            Entries to copy, by path.
+        whole : list of str
+            Names of which everything is to be copied.
+        moved : callable
+            Called with the number of bytes.
+        """
+        ...
+
+
+class RsyncCarrier:
+    """rsync over the connection of a transport. ``is_pull``: from the cluster to this computer."""
+
+    def __init__(self, transport: Transport, owner: str, *, is_pull: bool) -> None:
+        self._transport, self._owner, self._is_pull = transport, owner, is_pull
+
+    async def end_remains(self, group: Group) -> None:
+        """End the remains of an earlier run."""
+        await self._rsync(group).end_remains()
+
+    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        """Copy entries; see :class:`Carrier`."""
+        parts = [path for path in entries if path.split("/", 1)[0] not in whole]
+        for names, options in ((whole, ["--recursive"]), (parts, ["--no-recursive"])):
+            if not names:
+                continue
+            raw = "".join(f"./{name}\0" for name in names).encode("utf-8", "surrogateescape")
+            done = await self._rsync(group, moved).run([*_OPTIONS, *options], is_pull=self._is_pull, stdin=raw)
+            if done.exit_code not in (0, _VANISHED_EXIT_CODE):
+                said = [line for line in printable(decode_output(done.stderr)).splitlines() if line.strip()]
+                raise CommandError(
+                    f"rsync failed: {' '.join(said)[:700] or done.exit_code}",
+                    hint="Check the permissions and the free space of both sides. Run the same command again to "
+                    "continue: what has arrived is kept.",
+                )
+
+    def _rsync(self, group: Group, moved: Moved | None = None) -> Rsync:
+        near, far = (group.received, group.folder) if self._is_pull else (group.folder, group.received)
+        return Rsync(self._transport, near, far, owner=self._owner, moved=moved)
+
+
+class ArchiveCarrier:
+    """tar over the connection of a transport. ``is_pull``: from the cluster to this computer."""
+
+    def __init__(self, transport: Transport, *, is_pull: bool) -> None:
+        self._transport, self._is_pull = transport, is_pull
+
+    async def end_remains(self, group: Group) -> None:
+        """Do nothing: tar ends with its stream."""
+
+    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        """Copy entries; see :class:`Carrier`."""
+        near, far = (group.received, group.folder) if self._is_pull else (group.folder, group.received)
+        await Archive(self._transport, near, far, moved).run(entries, is_pull=self._is_pull)
+
+
+class WithinCluster:
+    """``cp`` on the login node of a cluster."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def end_remains(self, group: Group) -> None:
+        """Do nothing: ``cp`` ends with its connection."""
+
+    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        """Copy entries; see :class:`Carrier`."""
+        parts = [
+            path for path, entry in entries.items() if entry.kind != DIRECTORY and path.split("/", 1)[0] not in whole
+        ]
+        raw = "".join(f"./{path}\0" for path in (*whole, *parts))
+        argv = ["/bin/sh", "-c", _COPY, "sh", group.folder, group.received]
+        done = await self._transport.run(argv, stdin=raw.encode("utf-8", "surrogateescape"), timeout=None)
+        if done.exit_code:
+            said = printable(decode_output(done.stderr)).strip()[:500]
+            raise CommandError(
+                f"The copy on the cluster failed: {said}", hint="Check the permissions and your quota: `%slurm room`."
+            )
+
+
+async def choose_carrier(transport: Transport, name: str, owner: str, *, is_pull: bool) -> Carrier:
+    """Return rsync if both sides have it, else tar."""
+    try:
+        await check_rsync(transport, name)
+    except CommandMissing:
+        return ArchiveCarrier(transport, is_pull=is_pull)
+    return RsyncCarrier(transport, owner, is_pull=is_pull)

@@ -1,0 +1,149 @@
+"""The side of a transfer on a cluster, by scripts for the POSIX shell of its login node."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Final
+
+from jupyter_slurm.domain.transfer_rules import Entry, parse_found
+from jupyter_slurm.errors import CommandError, ParseError, UsageError
+from jupyter_slurm.services.large_answers import call_off_loop
+from jupyter_slurm.services.slurm.client import decode_output, printable
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.staging.cluster_paths import expand_path
+from jupyter_slurm.services.transfers.sides import Destination, Group, Item
+from jupyter_slurm.transport.base import Completed, Transport
+
+__all__ = ["ClusterSide"]
+
+_RESOLVE: Final = r"""
+for path do
+  [ -e "$path" ] && [ -r "$path" ] && real=$(readlink -f -- "$path" && printf x) || { printf '%s\0' ''; continue; }
+  real=${real%x}; printf '%s\0' "${real%?}"
+done
+"""
+# The answer: whether the sources keep their names, and whether files were received before.
+_PREPARE: Final = r"""
+dest=$1 parent=$2 name=$3 many=$4 keeps=
+if [ -n "$many" ] && [ ! -e "$dest" ]; then mkdir -p -- "$dest" || exit; fi
+[ -d "$dest" ] && keeps=1 parent=$dest
+[ -n "$keeps" ] || [ -z "$many" ] || { echo "$dest is not a directory" >&2; exit 1; }
+[ -d "$parent" ] || { echo "$parent is not a directory" >&2; exit 1; }
+if [ -d "$parent/$name" ] && [ ! -L "$parent/$name" ] && [ -O "$parent/$name" ]; then echo "$keeps resumed"; exit; fi
+mkdir -m 700 -- "$parent/$name" && echo "$keeps "
+"""
+_LIST: Final = r"""
+cd -- "$1" && shift && find . -maxdepth 0 -printf '' || exit
+find "$@" -printf '%y %s %T@ %p\0%l\0' 2>/dev/null; :
+"""
+_MAKE: Final = 'for path do [ -d "$path" ] || mkdir -m 700 -- "$path" || exit; done'
+# Names are moved one directory at a time, whole directories first. What stays has met a file of the same name.
+_FINISH: Final = r"""
+base=$1 received=$2 flag=$3; shift 3
+cd -- "$received" || exit
+while [ $# -gt 1 ]; do
+  [ "$1" = "$2" ] || [ ! -e "./$1" ] || mv -- "./$1" "./$2" || exit
+  if { [ -e "./$2" ] || [ -L "./$2" ]; } && [ ! -e "$base/$2" ] && [ ! -L "$base/$2" ]; then
+    mv -n -- "./$2" "$base/" || :
+  fi
+  shift 2
+done
+find . -type d -print0 | xargs -0 sh -c '
+  base=$1 flag=$2; shift 2
+  for dir do
+    mkdir -p -- "$base/$dir" || exit
+    find "$dir" -maxdepth 1 ! -type d -exec mv "$flag" -t "$base/$dir" -- {} + || [ "$flag" = -n ] || exit
+  done' sh "$base" "$flag" || exit
+find . ! -type d -print0
+"""
+
+
+class ClusterSide:
+    """Files of a cluster.
+
+    Parameters
+    ----------
+    transport : Transport
+        Transport to the cluster.
+    location : ClusterLocation
+        Location of the cluster: its home, and its name in messages.
+    """
+
+    def __init__(self, transport: Transport, location: ClusterLocation) -> None:
+        self.transport, self._location = transport, location
+
+    async def path(self, path: str) -> str:
+        """Return an absolute path: names are relative to the home, and variables are those of the cluster."""
+        if path == "~":
+            path = "~/"
+        expanded = await expand_path(path, self._location, self.transport)
+        return posixpath.normpath(posixpath.join(self._location.home, expanded))
+
+    async def resolve(self, sources: Sequence[str]) -> list[Item]:
+        """Return the sources; see :class:`Side`."""
+        paths = [await self.path(source) for source in sources]
+        found = decode_output((await self._run("read", _RESOLVE, *paths)).stdout).split("\0")
+        if len(found) != len(paths) + 1:
+            raise ParseError(f"The answer of {self._location.host} about the files could not be read.")
+        items = []
+        for path, real in zip(paths, found, strict=False):
+            folder, name = posixpath.split(real)
+            if not name or not real.startswith("/"):
+                raise UsageError(
+                    f"{printable(path)} on {self._location.host} does not exist, or you may not read it.",
+                    hint=f"List the directory: `%slurm sh ls -l {printable(posixpath.dirname(path))}`.",
+                )
+            items.append(Item(folder, name, posixpath.basename(path) or name))
+        return items
+
+    async def prepare(self, dest: str, count: int, partial: str) -> Destination:
+        """Make the destination; see :class:`Side`."""
+        path = await self.path(dest)
+        parent, name = posixpath.split(path)
+        many = "1" if count > 1 or dest.endswith("/") else ""
+        done = await self._run("write to", _PREPARE, path, parent, partial, many)
+        keeps, _, resumed = decode_output(done.stdout).partition(" ")
+        folder = path if keeps else parent
+        joined = posixpath.join(folder, partial)
+        return Destination(folder, joined, None if keeps else name, is_resumed=bool(resumed.strip()))
+
+    async def list_files(self, folder: str, names: Sequence[str]) -> dict[str, Entry]:
+        """Return everything below these names; see :class:`Side`."""
+        done = await self._run("list", _LIST, folder, *(f"./{name}" for name in names))
+        try:
+            return await call_off_loop(parse_found, done.stdout)
+        except ValueError:
+            raise ParseError(f"The list of files of {self._location.host} could not be read.") from None
+
+    async def make(self, groups: Sequence[Group]) -> None:
+        """Make the directories that receive files."""
+        await self._run("write to", _MAKE, *(group.received for group in groups))
+
+    async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
+        """Move received files to the destination; see :class:`Side`."""
+        met = list[str]()
+        for group in groups:
+            pairs = [word for pair in group.names.items() for word in pair]
+            flag = "-f" if overwrite else "-n"
+            done = await self._run("write to", _FINISH, dest.folder, group.received, flag, *pairs)
+            met += [path.removeprefix("./") for path in decode_output(done.stdout).split("\0")[:-1]]
+        await self.transport.remove(dest.partial)
+        return met
+
+    async def check_room(self, dest: Destination, needed: int) -> None:
+        """Do nothing: the quota of a cluster is checked by the cluster."""
+
+    async def discard(self, dest: Destination) -> None:
+        """Remove what was received."""
+        await self.transport.remove(dest.partial)
+
+    async def _run(self, verb: str, script: str, *args: str) -> Completed:
+        done = await self.transport.run(["/bin/sh", "-c", script, "sh", *args], timeout=None)
+        if done.exit_code:
+            said = printable(decode_output(done.stderr)).strip()[:500]
+            raise CommandError(
+                f"Cannot {verb} the directory on {self._location.host}: {said or f'exit code {done.exit_code}'}",
+                hint="Check the path, its permissions and your quota: `%slurm room`.",
+            )
+        return done

@@ -1,0 +1,110 @@
+"""Interface of the two sides of a transfer: this computer, or a cluster."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jupyter_slurm.domain.transfer_rules import Entry
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["Destination", "Group", "Item", "Moved", "Side", "group_items"]
+
+Moved = Callable[[int], None]
+"""Callback with the number of bytes that were sent; called in a thread."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A named source: its directory and its name there, without links, and its name at the destination."""
+
+    folder: str
+    name: str
+    final: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sources of one directory, which are received in a directory of their own."""
+
+    folder: str
+    names: Mapping[str, str]
+    received: str
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Directory that a transfer fills, the directory in it for received files, and the last name of the request.
+
+    ``rename`` is the new name of the only source; None: the sources keep their names. ``is_resumed``: an earlier run
+    has received files.
+    """
+
+    folder: str
+    partial: str
+    rename: str | None
+    is_resumed: bool
+
+
+class Side(Protocol):
+    """One side of a transfer. Paths are absolute."""
+
+    async def resolve(self, sources: Sequence[str]) -> list[Item]:
+        """Return the sources. A source that is a link is followed.
+
+        Raises
+        ------
+        UsageError
+            A source does not exist, or cannot be read.
+        """
+        ...
+
+    async def prepare(self, dest: str, count: int, partial: str) -> Destination:
+        """Make the destination for a number of sources, and the directory ``partial`` in it.
+
+        Raises
+        ------
+        CommandError
+            It cannot be written.
+        """
+        ...
+
+    async def list_files(self, folder: str, names: Sequence[str]) -> dict[str, Entry]:
+        """Return everything below these names of a directory, by path; links are not followed."""
+        ...
+
+    async def make(self, groups: Sequence[Group]) -> None:
+        """Make the directories that receive files."""
+        ...
+
+    async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
+        """Move received files to the destination; return those in whose place a file has appeared meanwhile."""
+        ...
+
+    async def check_room(self, dest: Destination, needed: int) -> None:
+        """Refuse a transfer that the disk has no room for, where that is known."""
+        ...
+
+    async def discard(self, dest: Destination) -> None:
+        """Remove what was received."""
+        ...
+
+
+def group_items(items: Sequence[Item], dest: Destination) -> list[Group]:
+    """Return the sources by directory.
+
+    Raises
+    ------
+    UsageError
+        Two sources have the same name.
+    """
+    finals = [dest.rename or item.final for item in items]
+    if len(set(finals)) < len(finals):
+        raise UsageError("Two sources have the same name.", hint="Copy them in two steps.")
+    folders = dict[str, dict[str, str]]()
+    for item, final in zip(items, finals, strict=True):
+        folders.setdefault(item.folder, {})[item.name] = final
+    numbered = enumerate(folders.items())
+    return [Group(folder, names, posixpath.join(dest.partial, str(number))) for number, (folder, names) in numbered]

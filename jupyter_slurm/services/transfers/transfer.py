@@ -1,0 +1,228 @@
+"""One transfer: its progress, and the copy from one side to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from jupyter_slurm.domain.staging_rules import names as first_names
+from jupyter_slurm.domain.transfer_rules import FILE, Entry, TransferChoice, choose
+from jupyter_slurm.errors import CommandError, SlurmError
+from jupyter_slurm.services.transfers.sides import Destination, Group, Side, group_items
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.transfers.carriers import Carrier
+
+__all__ = ["Transfer", "TransferRequest", "copy_files"]
+
+_MIN_CHANGE_INTERVAL_S: Final = 0.5
+_RATE_WINDOW_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class TransferRequest:
+    """What is copied, and where; ``to_cluster`` is the cluster of the destination of a copy.
+
+    Attributes
+    ----------
+    kind : str
+        put, get or copy.
+    overwrite : bool
+        Whether files of the destination that differ are replaced.
+    """
+
+    cluster: str
+    kind: str
+    sources: tuple[str, ...]
+    dest: str
+    to_cluster: str | None = None
+    overwrite: bool = False
+
+    def digest(self, owner: str) -> str:
+        """Return a name for the request on a computer, which is the same after an interruption."""
+        named = json.dumps([owner, self.cluster, self.kind, self.sources, self.dest, self.to_cluster])
+        return hashlib.sha256(named.encode("ascii")).hexdigest()[:12]
+
+
+@dataclass(eq=False)
+class Transfer:
+    """A transfer with its progress.
+
+    Attributes
+    ----------
+    state : str
+        running, finished, failed or stopped.
+    total, files : int or None
+        Bytes and files to copy; None: not known yet.
+    unchanged : int
+        Files that are the same on both sides.
+    """
+
+    id: str
+    request: TransferRequest
+    changed: Callable[[Transfer], None]
+    state: str = "running"
+    done: int = 0
+    total: int | None = None
+    files: int | None = None
+    unchanged: int = 0
+    warnings: list[str] = field(default_factory=list)
+    error: SlurmError | None = None
+    task: asyncio.Task[None] | None = None
+    started: float = field(default_factory=time.time)
+    ended: float | None = None
+    _finished_bytes: int = 0
+    _samples: list[tuple[float, int]] = field(default_factory=list)
+    _published: float = 0.0
+
+    def note_choice(self, choice: TransferChoice, source: Mapping[str, Entry]) -> None:
+        """Add the files of one directory."""
+        files = sum(source[path].kind == FILE for path in choice.copied)
+        self.total = (self.total or 0) + choice.total
+        self.files = (self.files or 0) + files
+        self.unchanged += sum(entry.kind == FILE for entry in source.values()) - files
+        if choice.skipped:
+            self.warnings.append(f"Not copied (links that lead out, or devices): {first_names(choice.skipped)}.")
+
+    def note_bytes(self, done: int) -> None:
+        """Take the number of bytes of the present directory."""
+        self.done, now = self._finished_bytes + done, time.monotonic()
+        if self.total is not None:
+            self.done = min(self.done, self.total)
+        if now - self._published >= _MIN_CHANGE_INTERVAL_S:
+            self._published = now
+            recent = [sample for sample in self._samples if now - sample[0] < _RATE_WINDOW_S]
+            self._samples = [*recent, (now, self.done)]
+            self.changed(self)
+
+    def finish_part(self, size: int) -> None:
+        """Count a directory as copied."""
+        self._finished_bytes += size
+
+    def follow(self, step: Transfer) -> None:
+        """Take the progress of a step of this transfer, which is a transfer itself."""
+        self.total, self.files, self.unchanged, self.warnings = step.total, step.files, step.unchanged, step.warnings
+        self.note_bytes(step.done)
+
+    def to_api(self) -> api.Transfer:
+        """Return the form of the API."""
+        rate = None
+        if self.state == "running" and len(self._samples) > 1:
+            (first, before), (last, after) = self._samples[0], self._samples[-1]
+            rate = max(0.0, (after - before) / (last - first))
+        return {
+            "id": self.id,
+            "cluster": self.request.cluster,
+            "kind": self.request.kind,
+            "sources": list(self.request.sources),
+            "dest": self.request.dest,
+            "to_cluster": self.request.to_cluster,
+            "state": self.state,
+            "bytes": self.done,
+            "total": self.total,
+            "files": self.files,
+            "unchanged": self.unchanged,
+            "rate": rate,
+            "warnings": self.warnings,
+            "error": None if self.error is None else self.error.to_problem(),
+            "started": self.started,
+            "ended": self.ended,
+        }
+
+
+@dataclass
+class _Part:
+    """Directory of a transfer: everything of the source, and what of it is copied."""
+
+    group: Group
+    source: dict[str, Entry]
+    choice: TransferChoice
+    whole: list[str]
+
+
+async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carrier, partial: str) -> None:
+    """Copy the files of a transfer from one side to the other.
+
+    Files are received in a directory beside the destination, and moved when all have arrived. A later run with the same
+    name of that directory continues.
+
+    Raises
+    ------
+    CommandError
+        Files of the destination would be replaced, or a side failed.
+    TransportError
+        The connection broke.
+    """
+    transfer.done, transfer.total, transfer.files, transfer.unchanged = 0, None, None, 0
+    transfer.warnings.clear()
+    request = transfer.request
+    items = await source.resolve(request.sources)
+    place = await dest.prepare(request.dest, len(items), partial)
+    parts = [await _part(group, source, dest, place) for group in group_items(items, place)]
+    if conflicts := _conflicts(parts, overwrite=request.overwrite):
+        if not place.is_resumed:
+            await dest.discard(place)
+        raise conflicts
+    for part in parts:
+        transfer.note_choice(part.choice, part.source)
+    await dest.check_room(place, transfer.total or 0)
+    await dest.make([part.group for part in parts])
+    loop = asyncio.get_running_loop()
+
+    def moved(done: int) -> None:
+        loop.call_soon_threadsafe(transfer.note_bytes, done)
+
+    for part in parts:
+        await _copy_part(part, place, dest, carrier, moved)
+        transfer.finish_part(part.choice.total)
+    met = await dest.finish(place, [part.group for part in parts], overwrite=request.overwrite)
+    if met:
+        raise _conflict(met)
+
+
+async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _Part:
+    found = await source.list_files(group.folder, list(group.names))
+    there = await dest.list_files(place.folder, list(group.names.values()))
+    names = {final: name for name, final in group.names.items()}
+    other = dict[str, Entry]()
+    for path, entry in there.items():
+        final, slash, rest = path.partition("/")
+        other[names[final] + slash + rest] = entry
+    whole = [name for name in group.names if name not in other and name in found]
+    return _Part(group, found, await asyncio.to_thread(choose, found, other), whole)
+
+
+async def _copy_part(
+    part: _Part, place: Destination, dest: Side, carrier: Carrier, moved: Callable[[int], None]
+) -> None:
+    entries = {path: part.source[path] for path in part.choice.copied}
+    if place.is_resumed:
+        await carrier.end_remains(part.group)
+        received = await dest.list_files(part.group.received, list(part.group.names))
+        needed = set((await asyncio.to_thread(choose, entries, received)).copied)
+        entries = {path: entry for path, entry in entries.items() if path in needed}
+    if entries:
+        await carrier.copy(part.group, entries, part.whole, moved)
+
+
+def _conflicts(parts: Sequence[_Part], *, overwrite: bool) -> CommandError | None:
+    if blocked := [path for part in parts for path in part.choice.blocked]:
+        return CommandError(
+            f"The destination has a directory in place of a file, or the reverse: {first_names(blocked)}.",
+            hint="Choose another destination, or remove them there.",
+        )
+    changed = [path for part in parts for path in part.choice.changed]
+    return _conflict(changed) if changed and not overwrite else None
+
+
+def _conflict(paths: Sequence[str]) -> CommandError:
+    return CommandError(
+        f"The destination has other files of these names: {first_names(paths)}. They were not replaced.",
+        hint="Add the word `overwrite` to replace them, or choose another destination.",
+    )

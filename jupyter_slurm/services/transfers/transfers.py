@@ -1,0 +1,205 @@
+"""Running and recent transfers of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import CommandMissing, LoginFailed, NotConnected, SlurmError, TransportError, UsageError
+from jupyter_slurm.services.event_bus import EventBus
+from jupyter_slurm.services.staging.local_path_seal import MachineSeal
+from jupyter_slurm.services.transfers.carriers import WithinCluster, choose_carrier
+from jupyter_slurm.services.transfers.cluster_side import ClusterSide
+from jupyter_slurm.services.transfers.local_side import LocalSide
+from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest, copy_files
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.clusters.cluster import Cluster
+
+__all__ = ["Transfers"]
+
+log = logging.getLogger(__name__)
+
+_MAX_ENDED: Final = 50
+_MAX_ATTEMPTS: Final = 5
+_PAUSE_S: Final = 2.0  # seconds before the next attempt after a broken connection
+_FINAL_ERRORS: Final = (NotConnected, LoginFailed, CommandMissing)
+
+
+class Transfers:
+    """Transfers of all clusters.
+
+    Parameters
+    ----------
+    settings : Settings
+        User's settings.
+    cluster : callable
+        Returns a cluster by its name.
+    bus : EventBus
+        Publishes changes.
+    """
+
+    def __init__(self, settings: Settings, cluster: Callable[[str], Cluster], bus: EventBus) -> None:
+        self._settings, self._cluster, self._bus = settings, cluster, bus
+        self._running: dict[str, Transfer] = {}
+        self._ended: deque[Transfer] = deque(maxlen=_MAX_ENDED)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def held(self) -> int:
+        """Return the number of running transfers."""
+        return len(self._running)
+
+    async def start(self, cluster: str, asked: api.TransferWanted) -> api.Transfer:
+        """Start a transfer; the same request again returns the running one.
+
+        Raises
+        ------
+        UsageError
+            A path of this computer is not absolute.
+        """
+        self._cluster(cluster)
+        request = TransferRequest(
+            cluster,
+            asked["kind"],
+            tuple(asked["sources"]),
+            asked["dest"],
+            asked.get("to_cluster") or (cluster if asked["kind"] == "copy" else None),
+            asked.get("overwrite", False),
+        )
+        _check_paths(request)
+        if request.to_cluster:
+            self._cluster(request.to_cluster)
+        seals = MachineSeal(self._settings.state_dir)
+        owner = await asyncio.to_thread(seals.seal, "transfers")
+        key = request.digest(owner)
+        if (transfer := self._running.get(key)) is None:
+            transfer = self._running[key] = Transfer(key, request, self._publish)
+            self._ended = deque((one for one in self._ended if one.id != key), maxlen=_MAX_ENDED)
+            transfer.task = asyncio.create_task(self._run(transfer, owner), name=f"transfer {key}")
+            self._publish(transfer)
+        return transfer.to_api()
+
+    def list_to_api(self, cluster: str) -> list[api.Transfer]:
+        """Return the running and the recent transfers of a cluster, the latest last."""
+        both = sorted([*self._ended, *self._running.values()], key=lambda transfer: transfer.started)
+        return [one.to_api() for one in both if cluster in (one.request.cluster, one.request.to_cluster)]
+
+    def transfer_to_api(self, transfer_id: str) -> api.Transfer:
+        """Return a transfer."""
+        return self._find(transfer_id).to_api()
+
+    async def stop_transfer(self, transfer_id: str) -> api.Transfer:
+        """Stop a transfer; what has arrived is kept for the next run."""
+        transfer = self._find(transfer_id)
+        await _end(transfer)
+        return transfer.to_api()
+
+    async def stop(self) -> None:
+        """Stop all transfers, at the end of the agent."""
+        for transfer in list(self._running.values()):
+            await _end(transfer)
+
+    def _find(self, transfer_id: str) -> Transfer:
+        for transfer in [*self._running.values(), *self._ended]:
+            if transfer.id == transfer_id:
+                return transfer
+        raise UsageError(f"There is no transfer {transfer_id}.", hint="List them: `%slurm transfers`.")
+
+    def _publish(self, transfer: Transfer) -> None:
+        self._bus.publish("transfer", transfer.to_api())
+
+    async def _run(self, transfer: Transfer, owner: str) -> None:
+        try:
+            await self._copy(transfer, owner)
+            transfer.state = "finished"
+        except asyncio.CancelledError:
+            transfer.state = "stopped"
+        except SlurmError as error:
+            transfer.state, transfer.error = "failed", error
+        except Exception as error:
+            log.exception("transfer %s", transfer.id)
+            transfer.state = "failed"
+            transfer.error = SlurmError(f"{type(error).__name__}: {error}", hint="Report this error.")
+        transfer.ended = time.time()
+        if transfer.state == "finished" and transfer.total is not None:
+            transfer.done = transfer.total
+        self._running.pop(transfer.id, None)
+        self._ended.append(transfer)
+        self._publish(transfer)
+
+    async def _copy(self, transfer: Transfer, owner: str) -> None:
+        request = transfer.request
+        async with self._alone(f"{request.to_cluster or request.cluster} {request.dest.rstrip('/')}"):
+            for tried in range(1, _MAX_ATTEMPTS + 1):
+                try:
+                    await self._copy_once(transfer, owner)
+                    return
+                except TransportError as error:
+                    if isinstance(error, _FINAL_ERRORS) or tried == _MAX_ATTEMPTS:
+                        raise
+                    log.info("transfer %s: %s", transfer.id, error.message)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _copy_once(self, transfer: Transfer, owner: str) -> None:
+        request, partial = transfer.request, f".jupyter-slurm-partial-{transfer.id}"
+        far = self._side(request.cluster)
+        if request.to_cluster == request.cluster:
+            await copy_files(transfer, far, far, WithinCluster(far.transport), partial)
+        elif request.to_cluster:
+            await self._copy_through(transfer, far, self._side(request.to_cluster), owner, partial)
+        else:
+            is_pull = request.kind == "get"
+            carrier = await choose_carrier(far.transport, request.cluster, owner, is_pull=is_pull)
+            source, dest = (far, LocalSide()) if is_pull else (LocalSide(), far)
+            await copy_files(transfer, source, dest, carrier, partial)
+
+    async def _copy_through(
+        self, transfer: Transfer, source: ClusterSide, dest: ClusterSide, owner: str, partial: str
+    ) -> None:
+        """Copy between two clusters through a private folder of this computer, which is removed at the end."""
+        request = transfer.request
+        folder = os.path.join(self._settings.state_dir, "transfers", transfer.id)
+        await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
+        got = TransferRequest(request.cluster, "get", request.sources, folder + "/", overwrite=True)
+        pull = await choose_carrier(source.transport, request.cluster, owner, is_pull=True)
+        await copy_files(Transfer(transfer.id, got, transfer.follow), source, LocalSide(), pull, partial)
+        names = sorted(await asyncio.to_thread(os.listdir, folder))
+        paths = tuple(os.path.join(folder, name) for name in names)
+        put = TransferRequest(str(request.to_cluster), "put", paths, request.dest, overwrite=request.overwrite)
+        push = await choose_carrier(dest.transport, str(request.to_cluster), owner, is_pull=False)
+        second = Transfer(transfer.id, put, transfer.follow)
+        await copy_files(second, LocalSide(), dest, push, partial)
+        transfer.follow(second)
+        await LocalSide().remove(folder)
+
+    def _side(self, name: str) -> ClusterSide:
+        cluster = self._cluster(name)
+        return ClusterSide(cluster.client.transport, cluster.location)
+
+    def _alone(self, key: str) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+
+def _check_paths(request: TransferRequest) -> None:
+    local = {"put": request.sources, "get": (request.dest,)}.get(request.kind, ())
+    if bad := [path for path in local if not os.path.isabs(path)]:
+        raise UsageError(f"{bad[0]} is not an absolute path of this computer.", hint="Write the whole path.")
+    if any("\0" in path for path in (*request.sources, request.dest)):
+        raise UsageError("A path holds a NUL byte, which no file has in its name.", hint="Remove the NUL byte.")
+
+
+async def _end(transfer: Transfer) -> None:
+    if transfer.task is not None and not transfer.task.done():
+        transfer.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await transfer.task
