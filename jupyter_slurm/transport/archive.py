@@ -30,8 +30,13 @@ _GROWTH_BYTES: Final = 1 << 30
 _KINDS: Final = {DIRECTORY: tarfile.DIRTYPE, FILE: tarfile.REGTYPE, LINK: tarfile.SYMTYPE}
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # The shell before the empty line may have read the bytes sent before the line.
-_UNPACK: Final = 'cd -- "$1" && echo && exec tar -xof -'
-_PACK: Final = 'cd -- "$1" && echo && exec tar -cf - --format=gnu --hard-dereference --no-recursion --null -T -'
+_END: Final = b"jupyter-slurm-end"  # a command that ends looks like a broken stream
+_UNPACK: Final = f'cd -- "$1" && echo && tar -xof - && printf {_END.decode()}'
+_PACK: Final = f"""
+cd -- "$1" && echo || exit
+tar -cf - --format=gnu --hard-dereference --no-recursion --null -T -
+[ $? -le 1 ] && printf {_END.decode()}  # 1: a file has changed meanwhile
+"""
 
 
 class Archive:
@@ -81,7 +86,7 @@ class Archive:
         try:
             if self._is_stopped:
                 return
-            stream.recv(1)
+            _recv(stream, 1)
             if is_pull:
                 self._receive(stream, entries)
             else:
@@ -103,9 +108,9 @@ class Archive:
         ):
             for path in sorted(entries):
                 _add(archive, directories, path)
-        stream.shutdown_write()
-        while stream.recv(_BLOCK_BYTES):
-            pass
+        with _breaking():
+            stream.shutdown_write()
+        _read_end(stream)
 
     def _count(self, size: int) -> None:
         self._done += size
@@ -119,7 +124,7 @@ class Archive:
         sending = threading.Thread(target=_send_names, args=(stream, asked), name="jupyter-slurm-tar", daemon=True)
         sending.start()
         most = sum(entry.size for entry in entries.values() if entry.kind == FILE) + _GROWTH_BYTES
-        reader = cast("IO[bytes]", _Reader(stream, self._count))
+        reader = _Reader(stream, self._count)
         with (
             tarfile.open(fileobj=reader, mode="r|", bufsize=_BLOCK_BYTES, encoding="utf-8", tarinfo=_Member) as archive,
             _Directories(self._local_path) as directories,
@@ -132,8 +137,7 @@ class Archive:
                 if member.issym() and member.linkname != entries[path].target:
                     raise _Refused(path)
                 _extract(archive, member, directories, path)
-        while stream.recv(_BLOCK_BYTES):
-            pass
+        _read_end(stream, reader.tail)
         sending.join()
 
 
@@ -237,27 +241,68 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
         yield data
 
 
+class _Broken(OSError):
+    """The stream broke: the text is that of the command, if it has printed any."""
+
+
+@contextlib.contextmanager
+def _breaking() -> Iterator[None]:
+    """Tell an error of the stream from one of a local file."""
+    try:
+        yield
+    except OSError as error:
+        raise _Broken(str(error)) from error
+
+
+def _recv(stream: Stream, size: int) -> bytes:
+    with _breaking():
+        if data := stream.recv(size):
+            return data
+        raise ConnectionResetError("it ended early")
+
+
 class _Writer:
     def __init__(self, stream: Stream, count: Callable[[int], None]) -> None:
         self._stream, self._count = stream, count
 
     def write(self, data: bytes) -> int:
-        self._stream.sendall(data)
+        try:
+            with _breaking():
+                self._stream.sendall(data)
+        except _Broken:
+            _recv(self._stream, 1)  # its error has the text of the command
+            raise
         self._count(len(data))
         return len(data)
 
 
 class _Reader:
+    """Stream in blocks of the requested size; the last bytes are kept for :func:`_read_end`."""
+
     def __init__(self, stream: Stream, count: Callable[[int], None]) -> None:
-        self._stream, self._count = stream, count
+        self._stream, self._count, self.tail = stream, count, b""
 
     def read(self, size: int) -> bytes:
         parts, missing = list[bytes](), size
-        while missing and (data := self._stream.recv(missing)):
+        while missing and not self.tail.endswith(_END):
+            data = _recv(self._stream, missing)
             parts.append(data)
             missing -= len(data)
+            self.tail = (self.tail + data)[-len(_END) :]
             self._count(len(data))
         return b"".join(parts)
+
+
+def _read_end(stream: Stream, tail: bytes = b"") -> None:
+    """Read a stream to the end of its command.
+
+    Raises
+    ------
+    OSError
+        The command failed, or the stream broke.
+    """
+    while not tail.endswith(_END):
+        tail = (tail + _recv(stream, _BLOCK_BYTES))[-len(_END) :]
 
 
 def _send_names(stream: Stream, names: bytes) -> None:
@@ -272,7 +317,7 @@ def _as_error(error: OSError | tarfile.TarError) -> CommandError | TransportErro
             "The cluster sent a file that was not asked for, or one of another kind. The transfer was stopped.",
             hint="Check who can write to the directory on the cluster.",
         )
-    if isinstance(error, OSError) and error.filename is None and error.errno is None:
+    if isinstance(error, _Broken):
         said = str(error)
         if "tar:" in said:
             return CommandError(f"tar on the cluster failed: {said[:500]}", hint="Check its free space: `%slurm room`.")

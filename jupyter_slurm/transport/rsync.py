@@ -166,6 +166,8 @@ class Rsync:
             carrying.join()
         if self._process.returncode and isinstance(self._trouble, SlurmError):
             raise self._trouble
+        if self._process.returncode and self._trouble is not None:  # holds the messages of the remote rsync
+            said += str(self._trouble).encode("utf-8", "replace")
         # the remote rsync then ends, which looks like a broken connection
         is_full = any(sign in said for sign in _FULL)
         if self._process.returncode in _BROKEN and self._trouble is not None and not is_full:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from jupyter_slurm.errors import CommandError
+from jupyter_slurm.services.transfers.local_side import LocalSide
+from jupyter_slurm.services.transfers.sides import Destination, Group
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
@@ -74,3 +81,149 @@ async def test_a_folder_goes_to_the_cluster_and_back(desk: Any, tmp_path: Path) 
     got = await transfer(desk, "get", [tmp_path / "far/project"], tmp_path / "back/again")
     assert (got["error"], got["state"]) == (None, "finished")
     check(tmp_path / "back/again", files)
+
+
+@pytest.mark.here_only("both sides behave alike")
+@pytest.mark.usefixtures("carrier")
+async def test_files_that_differ_are_named_and_only_replaced_on_request(desk: Any, tmp_path: Path) -> None:
+    near, far = tmp_path / "near/data", tmp_path / "far/data"
+    for folder in (near, far):
+        (folder / "sub").mkdir(parents=True)
+        (folder / "sub/same").write_text("same")
+        os.utime(folder / "sub/same", (1e9, 1e9))
+        (folder / "sub/other").write_text(f"of {folder.parent.name}")
+    (near / "sub/new").write_text("new")
+    for kind, source, dest in (("put", near, far), ("get", far, near)):
+        refused = await transfer(desk, kind, [source], dest.parent)
+        assert (refused["state"], refused["error"]["title"]) == ("failed", "CommandError")
+        assert "data/sub/other" in refused["error"]["detail"]
+        assert "same" not in refused["error"]["detail"]
+        assert (dest / "sub/other").read_text() == f"of {dest.parent.name}"
+        assert os.listdir(dest.parent) == ["data"]
+
+    done = await transfer(desk, "put", [near], far.parent, overwrite=True)
+    assert (done["error"], done["files"], done["unchanged"]) == (None, 2, 1)
+    assert ((far / "sub/other").read_text(), (far / "sub/new").read_text()) == ("of near", "new")
+    same = await transfer(desk, "get", [far], near.parent)
+    assert (same["error"], same["files"], same["unchanged"]) == (None, 0, 3)
+
+    (far / "sub/same").unlink()
+    (far / "sub/same").mkdir()
+    blocked = await transfer(desk, "put", [near], far.parent, overwrite=True)
+    assert "directory in place of a file" in blocked["error"]["detail"]
+    assert "does not exist" in (await transfer(desk, "get", [far / "none"], near))["error"]["detail"]
+
+
+@pytest.mark.here_only("both sides behave alike")
+@pytest.mark.usefixtures("carrier")
+async def test_a_stopped_transfer_continues_where_it_was(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    big = tmp_path / "near/big"
+    big.mkdir(parents=True)
+    for number in range(20):
+        (big / f"{number}").write_bytes(os.urandom(1 << 20))
+    transfers, sent = desk.core.transfers, list[int]()
+    pipe = desk.core.cluster(desk.id).client.transport.pipe
+    cut = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def cutting(*args: Any, **more: Any) -> Any:
+        stream = pipe(*args, **more)
+        sendall = stream.sendall
+
+        def counted(data: bytes) -> None:
+            sent.append(len(data))
+            if sum(sent) > 10 << 20 and not cut.is_set():
+                loop.call_soon_threadsafe(cut.set)
+                stream.close()
+            sendall(data)
+
+        stream.sendall = counted
+        return stream
+
+    monkeypatch.setattr(desk.core.cluster(desk.id).client.transport, "pipe", cutting)
+    monkeypatch.setattr("jupyter_slurm.services.transfers.transfers._MAX_ATTEMPTS", 1)
+    broken = await transfer(desk, "put", [big], f"{tmp_path}/far/")
+    assert (broken["state"], broken["error"]["title"]) == ("failed", "TransportError")
+    assert not (tmp_path / "far/big").exists()
+    before = sum(sent)
+    done = await transfer(desk, "put", [big], f"{tmp_path}/far/")
+    assert (done["error"], done["state"]) == (None, "finished")
+    assert sum(sent) - before < 15 << 20
+    for number in range(20):
+        assert (tmp_path / f"far/big/{number}").read_bytes() == (big / f"{number}").read_bytes()
+    assert transfers.held == 0
+
+
+@pytest.mark.here_only("a side of its own")
+async def test_a_full_disk_is_named_and_replaces_nothing(desk: Any, tmp_path: Path) -> None:
+    full = Path("/dev/shm") / tmp_path.name
+    (tmp_path / "big").write_bytes(b"x" * (4 << 20))
+    full.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", full], check=True)
+        sent = await transfer(desk, "put", [tmp_path / "big"], full)
+        assert "No space left" in sent["error"]["detail"]
+        got = await transfer(desk, "get", [tmp_path / "big"], full)
+        assert "are free" in got["error"]["detail"]
+        assert not (full / "big").exists()
+    finally:
+        subprocess.run(["umount", full], check=False)
+        full.rmdir()
+
+
+@pytest.mark.here_only("the cluster itself lies")
+async def test_a_cluster_that_sends_other_files_changes_nothing(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tar lists and packs what it wants: neither a parent, nor a link, nor another name is written."""
+    monkeypatch.setattr("jupyter_slurm.transport.rsync.shutil.which", lambda name: None)
+    far, near = tmp_path / "far", tmp_path / "near"
+    (far / "asked").mkdir(parents=True)
+    (far / "asked/file").write_text("asked")
+    near.mkdir()
+    for name, kind, target in (
+        ("asked/other", tarfile.REGTYPE, ""),
+        ("../evil", tarfile.REGTYPE, ""),
+        ("/tmp/evil", tarfile.REGTYPE, ""),
+        ("asked/file", tarfile.SYMTYPE, "/etc/passwd"),
+        ("asked/file", tarfile.LNKTYPE, "/etc/passwd"),
+        ("asked/file", tarfile.CHRTYPE, ""),
+        ("asked", tarfile.SYMTYPE, ".."),
+    ):
+        with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, target
+            archive.addfile(member)
+        lie = f'cd "$1"; echo; cat {tmp_path}/evil.tar; printf jupyter-slurm-end'
+        monkeypatch.setattr("jupyter_slurm.transport.archive._PACK", lie)
+        got = await transfer(desk, "get", [far / "asked"], near)
+        assert got["state"] == "failed", name
+        assert "not asked for" in got["error"]["detail"]
+        assert not [one for one in os.listdir(near) if not one.startswith(".jupyter-slurm-partial-")]
+
+
+async def test_received_files_with_other_names_or_links_are_not_moved(tmp_path: Path) -> None:
+    """What an old rsync may accept from a hostile sender is found before it gets to its place."""
+    place = Destination(str(tmp_path), str(tmp_path / "partial"), None, is_resumed=False)
+    group = Group("/far", {"asked": "asked"}, str(tmp_path / "partial/0"))
+    for path, target in (("0/asked/link", "../../../etc"), ("0/asked/link", "/etc"), ("0/other", "asked")):
+        shutil.rmtree(tmp_path / "partial", ignore_errors=True)
+        (tmp_path / "partial/0/asked").mkdir(parents=True)
+        (tmp_path / "partial" / path).symlink_to(target)
+        with pytest.raises(CommandError, match="not asked for"):
+            await LocalSide().finish(place, [group], overwrite=True)
+        assert not (tmp_path / "asked").exists()
+
+
+async def test_a_link_at_the_destination_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "partial/0/asked/sub").mkdir(parents=True)
+    (tmp_path / "partial/0/asked/sub/file").write_text("evil")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "asked").mkdir()
+    (tmp_path / "asked/sub").symlink_to(tmp_path / "elsewhere")
+    place = Destination(str(tmp_path), str(tmp_path / "partial"), None, is_resumed=False)
+    group = Group("/far", {"asked": "asked"}, str(tmp_path / "partial/0"))
+    assert await LocalSide().finish(place, [group], overwrite=True) == ["asked/sub"]
+    assert os.listdir(tmp_path / "elsewhere") == []
