@@ -27,6 +27,11 @@ _COMMANDS = {
     "disconnect": ("connect", "end the connection to a cluster"),
     "doctor": ("doctor", "check the connection to a cluster"),
     "sh": ("login_commands", "run a command on the login node"),
+    "put": ("transfers", "copy files of this computer to a cluster"),
+    "get": ("transfers", "copy files of a cluster to this computer"),
+    "copy": ("transfers", "copy files between or within clusters"),
+    "stage": ("transfers", "send a folder as stage= of a job does"),
+    "transfers": ("transfers", "list the transfers of files, or stop one"),
     "sites": ("setup.sites", "list, print, add or check site profiles"),
     "config": ("config", "print all settings"),
     "jobs": ("jobs", "list your jobs"),
@@ -60,6 +65,7 @@ _COMMANDS = {
 
 _GROUPS = {
     "Set up": "init connect disconnect doctor sh sites config",
+    "Files": "put get copy stage transfers",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
     "Look": "resources usage who room",

@@ -59,7 +59,10 @@ _RULES = (
     (re.compile(r"`?jupyter_slurm\.jobs\(\)`?"), "`jupyter slurm jobs --all`"),
     (re.compile(r"`?jupyter_slurm\.job\(['\"]?([\w.+-]+)['\"]?\)(?:\.state)?`?"), r"`jupyter slurm show \1`"),
     (re.compile(r"`?%%sbatch\?`?"), "`sbatch --help`"),
-    (re.compile(r"%slurm (?=(?:disconnect|image|kernel|launch|room|sh|usage|who)\b)"), "jupyter slurm "),
+    (
+        re.compile(r"%slurm (?=(?:copy|disconnect|get|image|kernel|launch|put|room|sh|stage|transfers|usage|who)\b)"),
+        "jupyter slurm ",
+    ),
     (re.compile(r"%slurm list\b"), "jupyter slurm connect"),
     (
         re.compile(

@@ -203,7 +203,7 @@ class Tunnel(TypedDict):
 
 
 class TransferWanted(TypedDict):
-    kind: str  # put, get, copy
+    kind: str  # put, get, copy, stage
     sources: Sequence[str]
     dest: str
     to_cluster: NotRequired[str | None]

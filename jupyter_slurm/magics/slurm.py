@@ -12,6 +12,7 @@ from jupyter_slurm.client.clusters.clients import lines
 from jupyter_slurm.client.clusters.tunnel import tunnels
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.transfers.request import USAGES as TRANSFER_USAGES
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.magics.login_commands import SH_USAGE, run_line
@@ -36,6 +37,11 @@ USAGES = {
     "who": "%slurm who [by=user,account,partition] [account=NAME] [partition=NAME]",
     "room": "%slurm room [newer]",
     "sh": SH_USAGE,
+    "put": f"%slurm {TRANSFER_USAGES['put']}",
+    "get": f"%slurm {TRANSFER_USAGES['get']}",
+    "copy": f"%slurm {TRANSFER_USAGES['copy']}",
+    "stage": f"%slurm {TRANSFER_USAGES['stage']}",
+    "transfers": "%slurm transfers [stop ID]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
@@ -69,6 +75,10 @@ def run(
         return None
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
+    if action in TRANSFER_USAGES:
+        from jupyter_slurm.magics.transfers import run as transfer  # rarely used
+
+        return transfer(action, words[1:])
     if action in _ACTIONS:
         return _ACTIONS[action](words[1:])
     if action not in USAGES:
@@ -115,6 +125,13 @@ def _running_use(arguments: list[str]) -> RunningUse:
     return request_running_use(clusters.current(), keys, given.get("account"), given.get("partition"))
 
 
+def _transfers(arguments: list[str]) -> Table | CommandText:
+    """List the transfers, or stop one."""
+    from jupyter_slurm.magics.transfers import run_list  # rarely used
+
+    return run_list(arguments)
+
+
 def _room(arguments: list[str]) -> Room:
     """Return the free space and the quotas."""
     from jupyter_slurm.client.clusters.room import request_room  # rarely used
@@ -155,6 +172,7 @@ def _keywords(action: str, arguments: list[str], names: tuple[str, ...]) -> dict
 _ACTIONS: Mapping[str, Callable[[list[str]], CommandText | Usage | RunningUse | Room | Table]] = {
     "kernel": _kernel,
     "room": _room,
+    "transfers": _transfers,
     "usage": _usage,
     "who": _running_use,
 }

@@ -126,7 +126,9 @@ class Archive:
         most = sum(entry.size for entry in entries.values() if entry.kind == FILE) + _GROWTH_BYTES
         reader = _Reader(stream, self._count)
         with (
-            tarfile.open(fileobj=reader, mode="r|", bufsize=_BLOCK_BYTES, encoding="utf-8", tarinfo=_Member) as archive,
+            tarfile.open(
+                fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=_BLOCK_BYTES, encoding="utf-8", tarinfo=_Member
+            ) as archive,
             _Directories(self._local_path) as directories,
         ):
             for member in archive:

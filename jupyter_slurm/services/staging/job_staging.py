@@ -159,13 +159,13 @@ class Staging:
         if stage is None or (entry.part and entry.part.of != entry.key):
             return
         for folder in stage.folders:
-            entry.warnings += await self._push_jointly(await self.folder_sync(folder), stage, sent)
+            entry.warnings += await self.push_folder(await self.folder_sync(folder), stage, sent)
 
     async def folder_sync(self, folder: FolderRecord) -> FolderSync:
         """Return a folder of this machine with its copy."""
         return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
-    async def _push_jointly(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def push_folder(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         """Copy a folder to the cluster, once for all jobs that request the same before the start.
 
         Later changes may be missing in the copy: a later request waits for the next transfer.

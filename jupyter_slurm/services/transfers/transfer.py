@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class Transfer:
         running, finished, failed or stopped.
     total, files : int or None
         Bytes and files to copy; None: not known yet.
+    dest : str
+        Absolute path of the destination, as soon as it is known.
     unchanged : int
         Files that are the same on both sides.
     """
@@ -75,6 +78,7 @@ class Transfer:
     warnings: list[str] = field(default_factory=list)
     error: SlurmError | None = None
     task: asyncio.Task[None] | None = None
+    dest: str = ""
     started: float = field(default_factory=time.time)
     ended: float | None = None
     _finished_bytes: int = 0
@@ -121,7 +125,7 @@ class Transfer:
             "cluster": self.request.cluster,
             "kind": self.request.kind,
             "sources": list(self.request.sources),
-            "dest": self.request.dest,
+            "dest": self.dest or self.request.dest,
             "to_cluster": self.request.to_cluster,
             "state": self.state,
             "bytes": self.done,
@@ -164,6 +168,7 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
     request = transfer.request
     items = await source.resolve(request.sources)
     place = await dest.prepare(request.dest, len(items), partial)
+    transfer.dest = posixpath.join(place.folder, place.rename or "")
     parts = [await _part(group, source, dest, place) for group in group_items(items, place)]
     if conflicts := _conflicts(parts, overwrite=request.overwrite):
         if not place.is_resumed:

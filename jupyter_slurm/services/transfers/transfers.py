@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
@@ -153,7 +153,9 @@ class Transfers:
     async def _copy_once(self, transfer: Transfer, owner: str) -> None:
         request, partial = transfer.request, f".jupyter-slurm-partial-{transfer.id}"
         far = self._side(request.cluster)
-        if request.to_cluster == request.cluster:
+        if request.kind == "stage":
+            await self._stage(transfer)
+        elif request.to_cluster == request.cluster:
             await copy_files(transfer, far, far, WithinCluster(far.transport), partial)
         elif request.to_cluster:
             await self._copy_through(transfer, far, self._side(request.to_cluster), owner, partial)
@@ -162,6 +164,23 @@ class Transfers:
             carrier = await choose_carrier(far.transport, request.cluster, owner, is_pull=is_pull)
             source, dest = (far, LocalSide()) if is_pull else (LocalSide(), far)
             await copy_files(transfer, source, dest, carrier, partial)
+
+    async def _stage(self, transfer: Transfer) -> None:
+        """Send a folder as ``stage=`` of a job does, to the directory that such a job would use."""
+        request, staging = transfer.request, self._cluster(transfer.request.cluster).staging
+        folders: list[api.StageFolder] = [{"source": request.sources[0], "dest": request.dest or None}]
+        staged = await staging.prepare(cast("api.Submission", {"stage": {"folders": folders}}))
+        if staged is None:
+            raise AssertionError
+        folder = staged.folders[0]
+        transfer.dest = folder.dest
+
+        def sent(done: int, total: int) -> None:
+            transfer.total = total
+            transfer.note_bytes(done)
+
+        sync = await staging.folder_sync(folder)
+        transfer.warnings = await staging.push_folder(sync, staged.record(), sent)
 
     async def _copy_through(
         self, transfer: Transfer, source: ClusterSide, dest: ClusterSide, owner: str, partial: str
@@ -191,7 +210,11 @@ class Transfers:
 
 
 def _check_paths(request: TransferRequest) -> None:
-    local = {"put": request.sources, "get": (request.dest,)}.get(request.kind, ())
+    local = {"put": request.sources, "stage": request.sources, "get": (request.dest,)}.get(request.kind, ())
+    if request.kind == "stage" and len(request.sources) > 1:
+        raise UsageError("Only one folder can be staged at a time.", hint="Stage the folders one after the other.")
+    if not request.dest and request.kind != "stage":
+        raise UsageError("The destination is missing.", hint="Name it as the last word.")
     if bad := [path for path in local if not os.path.isabs(path)]:
         raise UsageError(f"{bad[0]} is not an absolute path of this computer.", hint="Write the whole path.")
     if any("\0" in path for path in (*request.sources, request.dest)):

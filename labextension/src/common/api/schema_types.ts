@@ -106,13 +106,13 @@ export interface components {
         };
         readonly TransferWanted: {
             /**
-             * @description put: from this computer; get: to this computer; copy: between clusters, or within one
+             * @description put: from this computer; get: to this computer; copy: between clusters, or within one; stage: as stage= of a job sends a folder
              * @enum {unknown}
              */
-            readonly kind: "put" | "get" | "copy";
+            readonly kind: "put" | "get" | "copy" | "stage";
             /** @description Paths of this computer are absolute; those of a cluster may begin in the home, and have its variables */
             readonly sources: readonly string[];
-            /** @description An existing directory, or the new name of the only source; / at its end makes a directory */
+            /** @description An existing directory, or the new name of the only source; / at its end makes a directory. Empty for stage is its own directory */
             readonly dest: string;
             /** @description Cluster of the destination of a copy; null is the cluster of the sources */
             readonly to_cluster?: string | null;

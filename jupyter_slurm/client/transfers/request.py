@@ -1,0 +1,125 @@
+"""Words of a request for a transfer: keywords, paths, and clusters before a colon."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["USAGES", "Request", "parse_words"]
+
+USAGES: Final = {
+    "put": "put SOURCE… [CLUSTER:]DEST [overwrite] [background]",
+    "get": "get [CLUSTER:]SOURCE… DEST [overwrite] [background]",
+    "copy": "copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [overwrite] [background]",
+    "stage": "stage FOLDER [CLUSTER:DEST] [background]",
+}
+"""Usage of each command, without its first word."""
+
+_KEYWORDS: Final = ("overwrite", "background")
+_ADDRESS: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A transfer to request. ``cluster`` is None for the cluster of the front end.
+
+    Attributes
+    ----------
+    kind : str
+        put, get, copy or stage.
+    to_cluster : str or None
+        Cluster of the destination of a copy; None: that of the sources.
+    keywords : frozenset of str
+        overwrite, background.
+    """
+
+    kind: str
+    cluster: str | None
+    sources: list[str]
+    dest: str
+    to_cluster: str | None = None
+    keywords: frozenset[str] = field(default_factory=frozenset)
+
+
+def parse_words(kind: str, words: Sequence[str]) -> Request:
+    """Parse the words after ``put``, ``get``, ``copy`` or ``stage``.
+
+    Raises
+    ------
+    UsageError
+        A path is missing, or is on the wrong side.
+    """
+    usage = f"Use `{USAGES[kind]}`."
+    keywords = frozenset(word for word in words if word in _KEYWORDS)
+    paths = [word for word in words if word not in _KEYWORDS]
+    if options := [path for path in paths if path.startswith("-")]:
+        raise UsageError(f"{kind} has no option {options[0]!r}.", hint=f"{usage} Write ./ before such a file name.")
+    if kind == "stage":
+        return _parse_stage(paths, keywords, usage)
+    if len(paths) < 2:
+        raise UsageError(f"{kind} needs a source and a destination.", hint=usage)
+    *sources, dest = paths
+    if kind == "put":
+        _check_local(sources, "put sends files of this computer", "get")
+        name, path = _split(dest)
+        return Request(kind, name, _expand(sources), path or "~", keywords=keywords)
+    from_cluster, names = _split_all(sources)
+    if kind == "get":
+        _check_local([dest], "get writes to this computer", "put")
+        return Request(kind, from_cluster, names, _absolute(dest), keywords=keywords)
+    to_cluster, path = _split(dest)
+    return Request(kind, from_cluster or to_cluster, names, path or "~", to_cluster or from_cluster, keywords)
+
+
+def _parse_stage(paths: list[str], keywords: frozenset[str], usage: str) -> Request:
+    if len(paths) not in (1, 2) or "overwrite" in keywords:
+        raise UsageError("stage needs one folder, and at most one destination.", hint=usage)
+    _check_local(paths[:1], "stage sends a folder of this computer", "copy")
+    name, path = _split(paths[1]) if len(paths) > 1 else (None, "")
+    return Request("stage", name, [_absolute(paths[0])], path, keywords=keywords)
+
+
+def _split(word: str) -> tuple[str | None, str]:
+    found = _ADDRESS.fullmatch(word)
+    return (found[1], found[2]) if found else (None, word)
+
+
+def _split_all(sources: list[str]) -> tuple[str | None, list[str]]:
+    """Return the cluster of all sources: a later one may leave it out."""
+    split = [_split(source) for source in sources]
+    clusters = {name for name, _ in split if name is not None}
+    if len(clusters) > 1:
+        raise UsageError(f"The sources are on {' and '.join(sorted(clusters))}.", hint="Copy them in two steps.")
+    return next(iter(clusters), None), [path or "~" for _, path in split]
+
+
+def _check_local(paths: Sequence[str], what: str, other: str) -> None:
+    for path in paths:
+        if _ADDRESS.fullmatch(path) and not os.path.lexists(path):
+            raise UsageError(
+                f"{what}, but {path} is on a cluster.",
+                hint=f"Use `{USAGES[other]}`. Write ./ before a file of this computer with a colon in its name.",
+            )
+
+
+def _expand(sources: Sequence[str]) -> list[str]:
+    """Return absolute paths; a pattern that is not a file name itself stands for the files that it matches."""
+    found = list[str]()
+    for source in sources:
+        path = os.path.expanduser(source)
+        matches = [path] if os.path.lexists(path) else sorted(glob.glob(path))
+        if not matches:
+            raise UsageError(f"{source} does not exist on this computer.", hint="Check the name.")
+        found += [_absolute(match) for match in matches]
+    return found
+
+
+def _absolute(path: str) -> str:
+    whole = os.path.abspath(os.path.expanduser(path))
+    return whole + "/" if path.endswith("/") and not whole.endswith("/") else whole

@@ -1,0 +1,137 @@
+"""Transfers of files: start, progress in one line, end, and list."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
+from jupyter_slurm.client.interrupts import WaitInterrupted
+from jupyter_slurm.client.render.present_size import format_size
+from jupyter_slurm.client.render.table import Table
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.transfers.request import Request, parse_words
+from jupyter_slurm.errors import UsageError, from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["list_transfers", "run_transfer", "stop_transfer"]
+
+_POLL_S: Final = (0.02, 0.3)  # seconds between two looks: at first, and at most
+_SHOWN_AFTER_S: Final = 1.0
+_REDRAW_S: Final = 0.5
+_WIDTH: Final = 78
+
+
+def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None) -> str:
+    """Copy files as the words after ``put``, ``get``, ``copy`` or ``stage`` say; return a sentence about the result.
+
+    Raises
+    ------
+    UsageError
+        A word is not valid.
+    CommandError
+        Files of the destination would be replaced, or a side failed.
+    WaitInterrupted
+        The user interrupted: the transfer is stopped, and can be continued.
+    """
+    request = parse_words(kind, words)
+    cluster = with_id(request.cluster) if request.cluster else cluster or current()
+    asked: dict[str, object] = {"kind": kind, "sources": request.sources, "dest": request.dest}
+    if kind == "copy":
+        asked["to_cluster"] = with_id(request.to_cluster).name if request.to_cluster else cluster.name
+    if "overwrite" in request.keywords:
+        asked["overwrite"] = True
+    started: api.Transfer = cluster.client.post(cluster.path("transfers"), json=asked)
+    if "background" in request.keywords:
+        return f"Transfer {started['id']} has started. `%slurm transfers` shows its progress."
+    return _follow(cluster, request, started)
+
+
+def stop_transfer(transfer_id: str, cluster: Cluster | None = None) -> str:
+    """Stop a transfer."""
+    cluster = cluster or current(log_in=False)
+    stopped: api.Transfer = cluster.client.post(cluster.path("transfers", transfer_id, "stop"))
+    return f"Transfer {transfer_id}: {stopped['state']}. The same command continues a stopped transfer."
+
+
+def list_transfers(cluster: Cluster | None = None) -> Table:
+    """Return the running and the recent transfers of a cluster."""
+    cluster = cluster or current(log_in=False)
+    found: list[api.Transfer] = cluster.client.get(cluster.path("transfers"))
+    return Table(
+        ["ID", "KIND", "STATE", "COPIED", "TOTAL", "FILES", "SOURCE", "DESTINATION"], [_row(one) for one in found]
+    )
+
+
+def _row(one: api.Transfer) -> list[str]:
+    more = f" and {len(one['sources']) - 1} more" if len(one["sources"]) > 1 else ""
+    total = "" if one["total"] is None else format_size(one["total"])
+    files = "" if one["files"] is None else str(one["files"])
+    ends = (printable(one["sources"][0]) + more, printable(one["dest"]))
+    return [one["id"], one["kind"], one["state"], format_size(one["bytes"]), total, files, *ends]
+
+
+def _follow(cluster: Cluster, request: Request, now: api.Transfer) -> str:
+    line, pause, path = _Line(request), _POLL_S[0], cluster.path("transfers", now["id"])
+    try:
+        while now["state"] == "running":
+            time.sleep(pause)
+            pause = min(1.5 * pause, _POLL_S[1])
+            now = cluster.client.get(path)
+            line.show(now)
+    except KeyboardInterrupt:
+        cluster.client.post(f"{path}/stop")
+        raise WaitInterrupted(
+            "Interrupted: the transfer is stopped. Files that have arrived are kept; the same command continues it."
+        ) from None
+    finally:
+        line.end()
+    if (error := now["error"]) is not None:
+        raise from_problem(error)
+    if now["state"] == "stopped":
+        raise UsageError("The transfer was stopped.", hint="The same command continues it.")
+    return _result(now)
+
+
+def _result(now: api.Transfer) -> str:
+    place = printable(now["dest"])
+    if now["kind"] == "stage":
+        return "\n".join([f"Staged in {place}.", *map(printable, now["warnings"])])
+    files = now["files"] or 0
+    said = f"Copied {files} file{'' if files == 1 else 's'} ({format_size(now['total'] or 0)}) to {place}."
+    if same := now["unchanged"]:
+        said += f" {same} {'is' if same == 1 else 'are'} unchanged."
+    return "\n".join([said, *map(printable, now["warnings"])])
+
+
+class _Line:
+    """Line on standard error that is redrawn: bytes, rate and remaining time of a transfer."""
+
+    def __init__(self, request: Request) -> None:
+        self._subject = request.kind
+        self._next = time.monotonic() + _SHOWN_AFTER_S
+        self._is_shown = False
+
+    def show(self, now: api.Transfer) -> None:
+        """Redraw the line, if it was not redrawn just now."""
+        if time.monotonic() < self._next:
+            return
+        self._next, self._is_shown = time.monotonic() + _REDRAW_S, True
+        total, rate = now["total"], now["rate"]
+        text = f"{self._subject}: {format_size(now['bytes'])}"
+        text += "" if total is None else f" of {format_size(total)}"
+        if rate:
+            text += f", {format_size(int(rate))}/s"
+            text += "" if total is None else f", {(total - now['bytes']) / rate:.0f} s left"
+        sys.stderr.write(f"\r{text:<{_WIDTH}}")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """End the line."""
+        if self._is_shown:
+            sys.stderr.write("\n")
+            sys.stderr.flush()

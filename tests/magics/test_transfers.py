@@ -1,0 +1,98 @@
+"""Tests of the words of transfers, in a notebook and a terminal, here and over SSH."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.client.transfers.request import parse_words
+from jupyter_slurm.errors import UsageError
+
+pytestmark = pytest.mark.slurm
+
+
+def terminal(environment: dict[str, str], *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
+    env = {**os.environ, **environment}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=90, check=False, **options)
+
+
+def test_files_go_to_the_cluster_and_back(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a file").write_text("of the notebook")
+    sent = kernel.ok(f"%slurm put '{tmp_path}/data' {tmp_path}/far/").result["text/plain"]
+    assert sent.startswith(f"Copied 1 file (0 KiB) to {tmp_path}/far")
+    assert (tmp_path / "far/data/a file").read_text() == "of the notebook"
+    again = kernel.ok(f"%slurm put {tmp_path}/dat[a] {tmp_path}/far").result["text/plain"]
+    assert "1 is unchanged" in again
+
+    (tmp_path / "far/data/a file").write_text("of a job")
+    refused = kernel.run(f"%slurm get {tmp_path}/far/data {tmp_path}")
+    assert (refused.error, "data/a file" in refused.traceback) == ("CommandError", True)
+    assert "overwrite" in refused.traceback
+    kernel.ok(f"%slurm get {tmp_path}/far/data {tmp_path} overwrite")
+    assert (tmp_path / "data/a file").read_text() == "of a job"
+    assert "finished" in kernel.ok("%slurm transfers").result["text/plain"]
+
+
+def test_copies_within_a_cluster_and_a_staged_folder(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from/x").write_text("x")
+    kernel.ok(f"%slurm copy {tmp_path}/from {tmp_path}/to")
+    assert (tmp_path / "to/x").read_text() == "x"
+    (tmp_path / "from/x").write_text("xx")
+    assert kernel.run(f"%slurm copy {tmp_path}/from/x {tmp_path}/to/").error == "CommandError"
+    kernel.ok(f"%slurm copy {tmp_path}/from/x {tmp_path}/to/ overwrite")
+    assert (tmp_path / "to/x").read_text() == "xx"
+
+    staged = kernel.ok(f"%slurm stage {tmp_path}/from").result["text/plain"]
+    place = re.fullmatch(r"Staged in (\S+)\.\s*", staged)
+    assert place is not None, staged
+    assert (Path(place[1]) / "x").read_text() == "xx"
+
+
+def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) -> None:
+    kernel.ok("%slurm sh true")  # the login of the notebook
+    (tmp_path / "a").write_text("a")
+    done = terminal(environment, "put", "a", f"{tmp_path}/b", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "b").read_text() == "a"
+    (tmp_path / "b").write_text("b")
+    done = terminal(environment, "get", f"{tmp_path}/b", "a", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "overwrite" in done.stderr
+    done = terminal(environment, "get", f"{tmp_path}/b", "a", "overwrite", "background", cwd=tmp_path)
+    assert "has started" in done.stdout
+    assert "get" in terminal(environment, "transfers").stdout
+    assert terminal(environment, "transfers", "stop", "0" * 12).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "said"),
+    [
+        ("put", "x", "needs a source and a destination"),
+        ("put", "far:x y", "put sends files of this computer, but far:x is on a cluster"),
+        ("get", "x far:y", "get writes to this computer, but far:y is on a cluster"),
+        ("put", "no-such-file far:", "does not exist on this computer"),
+        ("put", "-r x y", "no option '-r'"),
+        ("get", "one:x two:y .", "The sources are on one and two"),
+        ("stage", "x y z", "one folder"),
+        ("stage", "far:x", "stage sends a folder of this computer"),
+    ],
+)
+def test_words_that_are_wrong(kind: str, words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_words(kind, words.split())
+
+
+def test_words_of_a_copy() -> None:
+    found = parse_words("copy", ["one:x", "y", "overwrite", "two:"])
+    assert (found.cluster, found.sources, found.to_cluster, found.dest) == ("one", ["x", "y"], "two", "~")
+    found = parse_words("get", ["one:$SCRATCH/a:b", "./c:d"])
+    assert (found.cluster, found.sources, found.dest) == ("one", ["$SCRATCH/a:b"], os.path.abspath("c:d"))
