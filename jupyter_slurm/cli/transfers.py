@@ -36,6 +36,7 @@ Send a folder to a cluster as stage= of a job does. A later job with stage= send
   jupyter slurm stage project""",
     "transfers": "List the running and the recent transfers of files, or stop one: `transfers stop ID`.",
 }
+_HELP = ("paths, and the keywords overwrite and background", "stop, and the ID of a transfer")
 _WORDS = """\
 Files that are the same on both sides are not sent. Files that differ are only replaced with the word `overwrite`. With
 the word `background` the command does not wait. Ctrl-C stops the transfer; the same command continues it. Links that
@@ -49,7 +50,8 @@ def add_parser(subparsers: Any) -> None:
         parser = add_command(
             subparsers, name, description=about if is_list else f"{about}\n\n{_WORDS}", page="how-to/copy-files"
         )
-        parser.add_argument("words", nargs="*" if is_list else "+", metavar="stop ID" if is_list else "PATH", help="")
+        nargs, metavar = ("*", "stop ID") if is_list else ("+", "PATH")
+        parser.add_argument("words", nargs=nargs, metavar=metavar, help=_HELP[is_list])
         add_cluster_option(parser)
 
 
@@ -71,5 +73,5 @@ def run(args: argparse.Namespace) -> int:
     elif len(args.words) == 2 and args.words[0] == "stop":
         print(stop_transfer(args.words[1], cluster))
     else:
-        raise UsageError("transfers takes only `stop ID`.", hint="Use `jupyter slurm transfers [stop ID]`.")
+        raise UsageError("The command takes only `stop ID`.", hint="Use `jupyter slurm transfers [stop ID]`.")
     return 0

@@ -76,9 +76,9 @@ def run(
     words = [token.text for token in tokenize(line)]
     action = words[0] if words else "list"
     if action in TRANSFER_USAGES:
-        from jupyter_slurm.magics.transfers import run as transfer  # rarely used
+        from jupyter_slurm.client.transfers.transfer import run_transfer  # rarely used
 
-        return transfer(action, words[1:])
+        return CommandText(run_transfer(action, words[1:]) + "\n")
     if action in _ACTIONS:
         return _ACTIONS[action](words[1:])
     if action not in USAGES:
@@ -127,9 +127,13 @@ def _running_use(arguments: list[str]) -> RunningUse:
 
 def _transfers(arguments: list[str]) -> Table | CommandText:
     """List the transfers, or stop one."""
-    from jupyter_slurm.magics.transfers import run_list  # rarely used
+    from jupyter_slurm.client.transfers.transfer import list_transfers, stop_transfer  # rarely used
 
-    return run_list(arguments)
+    if not arguments:
+        return list_transfers()
+    if len(arguments) != 2 or arguments[0] != "stop":
+        raise UsageError("%slurm transfers takes only `stop ID`.", hint=f"Use `{USAGES['transfers']}`.")
+    return CommandText(stop_transfer(arguments[1]) + "\n")
 
 
 def _room(arguments: list[str]) -> Room:

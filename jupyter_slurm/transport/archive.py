@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Final, cast
 
-from jupyter_slurm.domain.transfer_rules import DIRECTORY, FILE, LINK, Entry
+from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, LINK, Entry
 from jupyter_slurm.errors import CommandError, TransportError
 from jupyter_slurm.transport.base import Stream, Transport
 
@@ -322,7 +322,9 @@ def _as_error(error: OSError | tarfile.TarError) -> CommandError | TransportErro
     if isinstance(error, _Broken):
         said = str(error)
         if "tar:" in said:
-            return CommandError(f"tar on the cluster failed: {said[:500]}", hint="Check its free space: `%slurm room`.")
+            return CommandError(
+                f"The cluster could not unpack or pack files: {said[:500]}", hint="Check its free space: `%slurm room`."
+            )
         return TransportError(
             f"The connection for tar broke: {said}", hint="Run the command again: complete files are not sent twice."
         )

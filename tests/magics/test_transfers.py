@@ -63,7 +63,7 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
     done = terminal(environment, "put", "a", f"{tmp_path}/b", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "b").read_text() == "a"
-    (tmp_path / "b").write_text("b")
+    (tmp_path / "b").write_text("longer")
     done = terminal(environment, "get", f"{tmp_path}/b", "a", cwd=tmp_path)
     assert done.returncode == 1
     assert "overwrite" in done.stderr
@@ -76,14 +76,14 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("kind", "words", "said"),
     [
-        ("put", "x", "needs a source and a destination"),
-        ("put", "far:x y", "put sends files of this computer, but far:x is on a cluster"),
-        ("get", "x far:y", "get writes to this computer, but far:y is on a cluster"),
+        ("put", "x", "A source and a destination are needed"),
+        ("put", "far:x y", "Only files of this computer can be sent, but far:x is on a cluster"),
+        ("get", "x far:y", "The destination must be on this computer, but far:y is on a cluster"),
         ("put", "no-such-file far:", "does not exist on this computer"),
         ("put", "-r x y", "no option '-r'"),
         ("get", "one:x two:y .", "The sources are on one and two"),
-        ("stage", "x y z", "one folder"),
-        ("stage", "far:x", "stage sends a folder of this computer"),
+        ("stage", "x y z", "Name one folder"),
+        ("stage", "far:x", "Only a folder of this computer can be staged"),
     ],
 )
 def test_words_that_are_wrong(kind: str, words: str, said: str) -> None:

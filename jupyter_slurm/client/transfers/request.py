@@ -59,19 +59,21 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
     keywords = frozenset(word for word in words if word in _KEYWORDS)
     paths = [word for word in words if word not in _KEYWORDS]
     if options := [path for path in paths if path.startswith("-")]:
-        raise UsageError(f"{kind} has no option {options[0]!r}.", hint=f"{usage} Write ./ before such a file name.")
+        raise UsageError(
+            f"There is no option {options[0]!r} of {kind}.", hint=f"{usage} Write ./ before such a file name."
+        )
     if kind == "stage":
         return _parse_stage(paths, keywords, usage)
     if len(paths) < 2:
-        raise UsageError(f"{kind} needs a source and a destination.", hint=usage)
+        raise UsageError(f"A source and a destination are needed for {kind}.", hint=usage)
     *sources, dest = paths
     if kind == "put":
-        _check_local(sources, "put sends files of this computer", "get")
+        _check_local(sources, "Only files of this computer can be sent", "get")
         name, path = _split(dest)
         return Request(kind, name, _expand(sources), path or "~", keywords=keywords)
     from_cluster, names = _split_all(sources)
     if kind == "get":
-        _check_local([dest], "get writes to this computer", "put")
+        _check_local([dest], "The destination must be on this computer", "put")
         return Request(kind, from_cluster, names, _absolute(dest), keywords=keywords)
     to_cluster, path = _split(dest)
     return Request(kind, from_cluster or to_cluster, names, path or "~", to_cluster or from_cluster, keywords)
@@ -79,8 +81,8 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
 
 def _parse_stage(paths: list[str], keywords: frozenset[str], usage: str) -> Request:
     if len(paths) not in (1, 2) or "overwrite" in keywords:
-        raise UsageError("stage needs one folder, and at most one destination.", hint=usage)
-    _check_local(paths[:1], "stage sends a folder of this computer", "copy")
+        raise UsageError("Name one folder to stage, and at most one destination.", hint=usage)
+    _check_local(paths[:1], "Only a folder of this computer can be staged", "copy")
     name, path = _split(paths[1]) if len(paths) > 1 else (None, "")
     return Request("stage", name, [_absolute(paths[0])], path, keywords=keywords)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from jupyter_slurm.domain.transfer_rules import DIRECTORY, Entry
+from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, Entry
 from jupyter_slurm.errors import CommandError, CommandMissing
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.transfers.sides import Group, Moved

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from typing import Final
 
-from jupyter_slurm.domain.transfer_rules import Entry, parse_found
+from jupyter_slurm.domain.storage.transfer_rules import Entry, parse_entries
 from jupyter_slurm.errors import CommandError, ParseError, UsageError
 from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import decode_output, printable
@@ -112,7 +112,7 @@ class ClusterSide:
         """Return everything below these names; see :class:`Side`."""
         done = await self._run("list", _LIST, folder, *(f"./{name}" for name in names))
         try:
-            return await call_off_loop(parse_found, done.stdout)
+            return await call_off_loop(parse_entries, done.stdout)
         except ValueError:
             raise ParseError(f"The list of files of {self._location.host} could not be read.") from None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from jupyter_slurm.domain.staging_rules import names as first_names
-from jupyter_slurm.domain.transfer_rules import DIRECTORY, FILE, LINK, Entry, is_copied
+from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, LINK, Entry, is_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.staging.local_folder import check_free_space
 from jupyter_slurm.services.transfers.sides import Destination, Group, Item

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jupyter_slurm.domain.transfer_rules import Entry
+from jupyter_slurm.domain.storage.transfer_rules import Entry
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["Destination", "Group", "Item", "Moved", "Side", "group_items"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.staging_rules import names as first_names
-from jupyter_slurm.domain.transfer_rules import FILE, Entry, TransferChoice, choose
+from jupyter_slurm.domain.storage.transfer_rules import FILE, Entry, TransferChoice, choose
 from jupyter_slurm.errors import CommandError, SlurmError
 from jupyter_slurm.services.transfers.sides import Destination, Group, Side, group_items
 
@@ -28,7 +28,7 @@ _RATE_WINDOW_S: Final = 5.0
 
 @dataclass(frozen=True)
 class TransferRequest:
-    """What is copied, and where; ``to_cluster`` is the cluster of the destination of a copy.
+    """Sources and destination; ``to_cluster`` is the cluster of the destination of a copy.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ def _conflicts(parts: Sequence[_Part], *, overwrite: bool) -> CommandError | Non
     if blocked := [path for part in parts for path in part.choice.blocked]:
         return CommandError(
             f"The destination has a directory in place of a file, or the reverse: {first_names(blocked)}.",
-            hint="Choose another destination, or remove them there.",
+            hint="Choose another destination, or remove them from it.",
         )
     changed = [path for part in parts for path in part.choice.changed]
     return _conflict(changed) if changed and not overwrite else None

@@ -205,7 +205,7 @@ async def test_a_cluster_that_sends_other_files_changes_nothing(
 
 
 async def test_received_files_with_other_names_or_links_are_not_moved(tmp_path: Path) -> None:
-    """What an old rsync may accept from a hostile sender is found before it gets to its place."""
+    """An old rsync may accept them from a hostile sender."""
     place = Destination(str(tmp_path), str(tmp_path / "partial"), None, is_resumed=False)
     group = Group("/far", {"asked": "asked"}, str(tmp_path / "partial/0"))
     for path, target in (("0/asked/link", "../../../etc"), ("0/asked/link", "/etc"), ("0/other", "asked")):

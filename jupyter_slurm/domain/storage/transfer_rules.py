@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.staging_rules import is_inside, leads_out
 
-__all__ = ["DIRECTORY", "FILE", "LINK", "Entry", "TransferChoice", "choose", "is_copied", "parse_found"]
+__all__ = ["DIRECTORY", "FILE", "LINK", "Entry", "TransferChoice", "choose", "is_copied", "parse_entries"]
 
 DIRECTORY: Final = "d"
 FILE: Final = "f"
@@ -80,7 +80,7 @@ def _is_same(entry: Entry, other: Entry) -> bool:
     return entry.kind == DIRECTORY or (entry.size, entry.mtime) == (other.size, other.mtime)
 
 
-def parse_found(raw: bytes) -> dict[str, Entry]:
+def parse_entries(raw: bytes) -> dict[str, Entry]:
     r"""Parse the output of ``find -printf '%y %s %T@ %p\0%l\0'`` for names that begin with ``./``."""
     parts = raw.decode("utf-8", "surrogateescape").split("\0")
     found = {}
