@@ -63,6 +63,7 @@ __all__ = [
     "JobSending",
     "JobStage",
     "JobStageFolder",
+    "JoinJobRequest",
     "KeepAllocationRequest",
     "Kernel",
     "KernelPlace",
@@ -666,6 +667,7 @@ class Job(TypedDict):
     work_dir: NotRequired[str | None]
     kind: NotRequired[str | None]
     allocation: NotRequired[str | None]
+    joined: NotRequired[str | None]
     process: NotRequired[str | None]
     kernel: NotRequired[Kernel | None]
     gpus: NotRequired[int | None]
@@ -1105,6 +1107,13 @@ class CancelJobRequest(TypedDict, total=False):
 class KeepAllocationRequest(TypedDict):
     keep: bool
     notebook: NotRequired[str | None]
+
+
+class JoinJobRequest(TypedDict):
+    key: str
+    python: str
+    lease: float
+    context: NotRequired[Context]
 
 
 class ActOnJobsRequest(TypedDict):

@@ -7,7 +7,8 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, choose
+from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step
+from jupyter_slurm.client.allocations.choice import choose
 from jupyter_slurm.client.allocations.remote_cells import (
     ensure_process,
     restart,

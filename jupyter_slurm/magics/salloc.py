@@ -7,7 +7,8 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, choose, open_allocations
+from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, open_allocations
+from jupyter_slurm.client.allocations.choice import choose
 from jupyter_slurm.client.allocations.kernel_end import is_for_this_notebook
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table

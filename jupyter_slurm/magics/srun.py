@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, start_step
+from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, start_step
+from jupyter_slurm.client.allocations.choice import choose
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view

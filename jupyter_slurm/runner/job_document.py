@@ -127,6 +127,12 @@ class StepPart(TypedDict, total=False):
     process: str
 
 
+class JoinedPart(TypedDict):
+    """Running job that a step holds open."""
+
+    job: str
+
+
 class StageFolder(TypedDict):
     """Folder that travels with a job."""
 
@@ -165,6 +171,7 @@ class JobDocument(TypedDict, total=False):
     lease: LeasePart
     session: SessionPart
     step: StepPart
+    joined: JoinedPart
 
 
 class StepRequest(TypedDict, total=False):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.client.allocations import kernel_end
 from jupyter_slurm.client.allocations.unrepeatable_job import UnrepeatableJob
@@ -21,7 +20,7 @@ from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.sentences import sentences
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.submission.submit import Submission
-from jupyter_slurm.errors import JobError, SlurmError, UsageError
+from jupyter_slurm.errors import JobError, SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -33,7 +32,6 @@ __all__ = [
     "Step",
     "allocate",
     "allocations",
-    "choose",
     "handle",
     "open_allocations",
     "start_step",
@@ -281,7 +279,8 @@ def _release_unanswered(cluster: Cluster, requested: api.Submission) -> None:
 def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
     """Start a step in an allocation, once. With the key of a ``process`` or a kernel, start a cell in it."""
     # A cell that uses the kernel of a notebook does not keep the kernel's allocation after the shutdown of that kernel.
-    if (allocation.label or allocation in _mine) and not allocation._data.get("kernel"):
+    is_kept_by_use = allocation.label or allocation in _mine or allocation._data.get("joined")
+    if is_kept_by_use and not allocation._data.get("kernel"):
         allocation._follow()
     with submission.body(cluster) as body:
         try:
@@ -313,77 +312,8 @@ def allocations() -> AllocationList[Allocation]:
     return AllocationList(open_allocations(current()))
 
 
-def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> Allocation | None:
-    """Return the allocation that the user means; None: the user named none, and none exists.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Cluster of the allocation.
-    name : str or None
-        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the latest that
-        was kept for this notebook, else the only kept allocation.
-    namespace : mapping
-        The variables of the user.
-
-    Raises
-    ------
-    UsageError
-        No allocation has that name, or several have it.
-    """
-    found = _choose(cluster, name, namespace)
-    if found is not None and found not in _mine and kernel_end.take_up(found):
-        _mine.append(found)
-        found._follow()
-    return found
-
-
-def _choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> Allocation | None:
-    value = namespace.get(name) if name is not None else None
-    if isinstance(value, Allocation) and value.is_open:
-        return value
-    for one in reversed(_mine):
-        is_meant = one.cluster == cluster.name and name in (None, one.label, one.id)
-        # Another handle or program may have released it within the last second.
-        if is_meant and one.is_open and allocation_card.is_open(one.refresh()._data):
-            return one
-    found = [one for one in open_allocations(cluster) if one._data.get("lease")]  # others end with their only step
-    if name is not None:
-        return _named(name, value, found)
-    # the allocation of a notebook's kernel: only by its name
-    found = [one for one in found if one.keep and not one._data.get("kernel")]
-    if inherited := [one for one in found if kernel_end.is_for_this_notebook(one)]:
-        return inherited[0]
-    found = [one for one in found if not one._data.get("kept_for")]  # the others wait for the kernel of their notebook
-    if len(found) > 1:
-        raise UsageError("Several allocations are open, and this kernel requested none of them.", hint=_listed(found))
-    return found[0] if found else None
-
-
-def _named(name: str, value: Any, matches: list[Allocation]) -> Allocation:
-    """Return the allocation of that name among those of other kernels."""
-    named = [one for one in matches if name in (one.label, one.id)]
-    # else its kernel may have been killed, and this kernel takes over
-    named = [one for one in named if one.keep] or named
-    if isinstance(value, Allocation) and not (named and named[0].keep):
-        over = "was released" if allocation_card.is_released(value.data) else f"has ended: {value.state}"
-        raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(matches))
-    if not named:
-        raise UsageError(f"on={name}: no open allocation has this name or job ID.", hint=_listed(matches))
-    if len(named) > 1:
-        raise UsageError(f"on={name}: several open allocations have this name.", hint=_listed(named))
-    return named[0]
-
-
 def open_allocations(cluster: Cluster) -> list[Allocation]:
     """Return the unfinished allocations of every kernel."""
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
     held = [data for data in told if data.get("kind") == "allocation" and allocation_card.is_open(data)]
     return [Allocation(cluster, data) for data in held]
-
-
-def _listed(matches: list[Allocation]) -> str:
-    labels = [one.label for one in matches]
-    means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in matches]
-    shown = [f"on={mean} ({one.id}, {one._data['state']})" for mean, one in zip(means, matches, strict=True)]
-    return f"Open allocations: {', '.join(shown)}" if shown else "Request one with %salloc."

@@ -6,7 +6,8 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, cast
 
-from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, open_allocations
+from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, open_allocations
+from jupyter_slurm.client.allocations.choice import choose
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.job_card import headline

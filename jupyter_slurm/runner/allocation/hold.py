@@ -7,6 +7,8 @@ cells (``process.py``), one at a time, or a kernel (``kernel/keeper.py``), which
 in the same way as steps and are forwarded to their process. The file ``lease`` changes (content or time) while a client
 uses the allocation. The allocation ends if the lease has not changed for the time in the record, and no step or cell
 runs.
+
+In a joined job, this program is a step of a running job. ``steps/OWN KEY.KILL.DIGITS`` ends it, and the job continues.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ else:
     HeldStep, leave_end = held_step.HeldStep, held_step.leave_end
 
 _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
+# Variables that Slurm gives to the task of a step and that are true of the whole job. Others describe this step only.
+_OF_JOB = re.compile(
+    r"SLURM_(JOB_\w+|JOBID|GPUS_ON_NODE|CLUSTER_NAME|CONF|CLUSTERS|SUBMIT_\w+|TOPOLOGY_\w+)|SLURMD_\w+NAME"
+)
 _MIN_POLL_S, _MAX_POLL_S = 0.05, 1.0  # seconds between two checks for requests
 _MAX_VISIBILITY_DELAY_S = 120.0  # seconds until a job directory is visible on every node
 _UNUSED_END_TIMEOUT_S = 30.0  # seconds for an unused process to end
@@ -50,6 +56,13 @@ def granted() -> Granted:
     return {"nodes": env.get("SLURM_JOB_NODELIST", ""), "gpus": count, "tasks": env.get("SLURM_NTASKS")}
 
 
+def leave_step(env: Any) -> None:
+    """Remove the variables of this step: srun would take them for requests, and a task of an array for one of ours."""
+    for name in list(env):
+        if name.startswith(("SLURM", "SRUN_", "PMI_", "PMI2_", "PMIX_")) and not _OF_JOB.fullmatch(name):
+            del env[name]
+
+
 class AllocationHolder:
     """Allocation from its start to its end."""
 
@@ -59,7 +72,7 @@ class AllocationHolder:
         self.lease, self.is_once = float(place.job["lease"]["seconds"]), bool(place.job["lease"].get("once"))
         self.running: dict[str, HeldStep] = {}
         self.last: Any = None
-        self.is_ending = False
+        self.is_ending = self.is_left = False
         self._late: dict[str, float] = {}
         # ends that could not be written because the disk was full
         self._unrecorded: list[tuple[HeldStep, int, bool]] = []
@@ -85,7 +98,9 @@ class AllocationHolder:
             pause = _MIN_POLL_S if news else min(_MAX_POLL_S if not self.running else 0.2, pause * 1.1)
             if self._reap():
                 self._used = time.monotonic()
-            if not self.running and self.is_ending:
+            if self.is_left:
+                self._dismiss()
+            if not self.running and (self.is_ending or self.is_left):
                 return 143
             if not self._is_busy():
                 if self.is_once and self.last is not None:
@@ -121,6 +136,9 @@ class AllocationHolder:
 
     def _settle(self, key: str, name: str | None, is_asked_for: bool) -> bool:
         """Carry out a request. Return whether it is settled."""
+        if key == self.place.job["key"]:
+            self.is_left = True
+            return True
         process = next((step for step in self.running.values() if key in step.cells), None)
         if process is not None:
             if name and not process.listens():
@@ -285,6 +303,10 @@ def main() -> int:
     """Claim the directory, hold the allocation, record the end."""
     cell = load("cell.run")
     cell.heedless()
+    with open(os.path.join(sys.argv[1], "job.json"), encoding="utf-8", errors="surrogateescape") as file:
+        is_joined = "joined" in json.load(file)
+    if is_joined:
+        leave_step(os.environ)
     place = cell.JobDirectory(sys.argv[1])
     if not place.is_ours("holds this allocation"):
         return 0
@@ -293,7 +315,9 @@ def main() -> int:
     place.publish_event("started")
     load("lifecycle.usage").watch(place)
     code = holder.hold()
-    if not holder.is_ending:  # otherwise Slurm reports the reason of the end
+    if is_joined:
+        place.end(code, interrupted=holder.is_ending or holder.is_left)
+    elif not holder.is_ending:  # otherwise Slurm reports the reason of the end
         place.end(code)
     return code
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain.advice.endings import explain_end
-from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.step_options import NODES_BUSY_TEXT
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
@@ -222,7 +221,7 @@ class Steps:
         """Record the start reported by the runner of an allocation or of a step."""
         if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
             return
-        name = "started.json" if entry.is_step else "granted.json"
+        name = "started.json" if entry.record.step else "granted.json"
         try:
             told = await read_untrusted(self._client.transport, entry.folder.file(name))
             if entry.record.step is not None:
@@ -243,21 +242,21 @@ class Steps:
         allocation = await self._allocation(step) if step.is_step else None
         if allocation is not None and step.record is not None and allocation.id is not None:
             number = step.record.step.id if step.record.step else None
-            step.number = str(JobId(allocation.id.job, step=number)) if number is not None else None
+            step.number = str(replace(allocation.id, step=number)) if number is not None else None
 
     async def tend(self) -> None:
         """Renew the leases of allocations in use, and end the steps of allocations that are over."""
         active = self._tracker.active()
         self._read_at = {key: at for entry in active if (at := self._read_at.get(key := entry.key or "")) is not None}
         for entry in active:
-            if entry.is_step:
+            if entry.allocation is not None:
                 await self._follow(entry)
             elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
                 await self._renew(entry)
 
     def resume(self, step: TrackedJob) -> None:
         """Continue with a step that an earlier agent requested; the request may not have been made."""
-        if not step.is_step:
+        if step.allocation is None:
             return
         task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
         self._tasks.add(task)

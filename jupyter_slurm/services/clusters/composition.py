@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
@@ -104,6 +105,9 @@ def compose_cluster(
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
+    submitter = Submitter(identity.record, location, settings, SubmissionServices(*parts))
+    installed = (submitter.prepare, submitter.runner_path)
+    joined = JoinedJobs(client, tracker, jobs.find, *installed, steps.apply_start, settings.submit_timeout)
     return Cluster(
         identity=identity,
         location=location,
@@ -116,13 +120,14 @@ def compose_cluster(
         poller=poller,
         runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
         recovery=recovery,
-        submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
+        submitter=submitter,
         environment_offers=EnvironmentOffers(location, search, settings.state_dir, tracker.publish),
         leases=leases,
         jobs=jobs,
-        actions=JobActions(sources, jobs, recovery, leases, steps),
+        actions=JobActions(sources, jobs, recovery, leases, steps, joined),
         results=ResultReader(client, tracker, sources.checks, describe_connection, jobs.find, jobs.select_task),
         steps=steps,
+        joined=joined,
         kernels=kernels,
         completion=_completion(location, sources, inventory, search),
         inventory=inventory,

@@ -15,6 +15,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import ACTION_COSTS, ACTION_RESULTS, act_argv, refusals
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, SubmissionUnknown, UsageError
+from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.act_progress import ActProgress, RunningAct
@@ -65,16 +66,22 @@ class JobActions:
         Sources of job data.
     jobs : JobCatalog
         Finds a job by key or ID.
-    recovery, leases, steps
+    recovery, leases, steps, joined
         Services of the cluster.
     """
 
     def __init__(
-        self, sources: JobSources, jobs: JobCatalog, recovery: SubmissionRecovery, leases: Leases, steps: Steps
+        self,
+        sources: JobSources,
+        jobs: JobCatalog,
+        recovery: SubmissionRecovery,
+        leases: Leases,
+        steps: Steps,
+        joined: JoinedJobs,
     ) -> None:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
         self._checks = sources.checks
-        self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
+        self._jobs, self._recovery, self._leases, self._steps, self._joined = jobs, recovery, leases, steps, joined
         self.progress = ActProgress(self._tracker.name, self._tracker.bus, self._tracker.clock)
         self._running: set[asyncio.Task[list[api.ActOnJobsResponseItem]]] = set()
 
@@ -83,6 +90,8 @@ class JobActions:
         entry = await self._jobs.find(reference, is_shown=False)
         if signal is None and entry.submission.upload is not None and entry.submission.upload.cancel():
             return job_dict(entry)
+        if entry.joined is not None:
+            return await self._joined.leave(entry)
         if entry.is_step:
             return await self._steps.send(entry, signal, self.cancel)
         task = task_index(reference, entry)

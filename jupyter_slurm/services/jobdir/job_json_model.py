@@ -27,6 +27,7 @@ __all__ = [
     "GrantRecord",
     "ImageRecord",
     "JobRecordFile",
+    "JoinedRecord",
     "KernelRecord",
     "LeaseRecord",
     "OutputsRecord",
@@ -264,6 +265,13 @@ class StepRecord(JsonObject):
 
 
 @json_object
+class JoinedRecord(JsonObject):
+    """Running job that a step of jupyter_slurm holds open for more steps."""
+
+    job: str
+
+
+@json_object
 class SlurmJobRecord(JsonObject):
     """Identity of a job in Slurm: its ID, and the time of submission as soon as the queue has shown the job."""
 
@@ -345,6 +353,7 @@ class JobRecordFile(JsonObject):
     granted: GrantRecord | None = optional_object(GrantRecord)
     kernel: KernelRecord | None = optional_object(KernelRecord)
     step: StepRecord | None = optional_object(StepRecord)
+    joined: JoinedRecord | None = optional_object(JoinedRecord)
     attempts: int | None = None
     job: SlurmJobRecord | None = optional_object(SlurmJobRecord)
     cancel: bool | None = None

@@ -103,8 +103,13 @@ class TrackedJob:
 
     @property
     def is_step(self) -> bool:
-        """Return whether the job is a step of an allocation, which the queue does not show."""
-        return self.allocation is not None
+        """Return whether the job is a step of an allocation or of a joined job, which the queue does not show."""
+        return self.allocation is not None or self.joined is not None
+
+    @property
+    def joined(self) -> str | None:
+        """Return the ID of the job that this step holds open (services/allocations/joined_jobs.py)."""
+        return self.record.joined.job if self.record and self.record.joined else None
 
     @property
     def allocation(self) -> str | None:
@@ -182,7 +187,10 @@ class TrackedJob:
         """
         self.record, self.submit_time = record, record.created
         job, end = record.job, record.end
-        if record.step is not None:
+        if record.joined is not None:
+            self.id = JobId.parse(record.joined.job)
+            self.state = JobState("PENDING" if record.granted is None else "RUNNING")
+        elif record.step is not None:
             self.state = JobState("PENDING" if record.step.id is None else "RUNNING")
         elif job:
             self.id = JobId.parse(job.id)
@@ -354,12 +362,7 @@ class TrackedJob:
 
         def path(stream: str) -> str | None:
             return output_path(
-                stream,
-                job=self.id,
-                folder=self.folder,
-                record=self.record,
-                latest=self.latest,
-                is_array=self.is_array,
+                stream, job=self.id, folder=self.folder, record=self.record, latest=self.latest, is_array=self.is_array
             )
 
         return {stream: path(stream) for stream in STREAMS}

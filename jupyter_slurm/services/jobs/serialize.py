@@ -148,6 +148,7 @@ def _allocation(entry: TrackedJob) -> _Fields:
     lease = record.lease if record else None
     return {
         "allocation": entry.allocation,
+        "joined": entry.joined,
         "process": process_key(entry),
         "kernel": record.kernel.to_json() if record and record.kernel else None,
         "lease": lease.seconds if lease and not lease.once else None,

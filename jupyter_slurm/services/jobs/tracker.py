@@ -110,7 +110,7 @@ class Tracker:
         entry.slurm.clock_offset = self.clock_offset
         if entry.key is not None:
             self.entries[entry.key] = entry
-        if entry.id is not None:
+        if entry.id is not None and entry.joined is None:
             other = self._by_number.get(entry.id.job)
             if other is None or entry.owns_id_before(other):
                 self._by_number[entry.id.job] = entry

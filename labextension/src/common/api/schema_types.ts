@@ -660,6 +660,8 @@ export interface components {
             readonly kind?: string | null;
             /** @description Of a step: the key of its allocation */
             readonly allocation?: string | null;
+            /** @description Of an allocation that is a running job which was joined: the ID of the job */
+            readonly joined?: string | null;
             /** @description Of a cell that runs in a process, or in a kernel: the key of the step that this is */
             readonly process?: string | null;
             /** @description Of a kernel of a notebook, of the allocation that it asked for, and of a cell that another notebook runs in it */

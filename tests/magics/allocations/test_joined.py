@@ -1,0 +1,110 @@
+"""Tests of steps in running jobs that were submitted in a terminal: a real kernel, a real agent, a real Slurm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+
+_here = pytest.mark.here_only("what is different over SSH is in the first one")
+
+WaitFor = Callable[..., Any]
+Submit = Callable[..., str]
+
+
+def state(cluster: EmbeddedCluster, job: str) -> str:
+    """Return the state of a job or of a task of an array."""
+    return cluster.run("squeue", "--noheader", "--format=%T", f"--jobs={job}", "--states=all").stdout.strip()
+
+
+@pytest.fixture
+def by_hand(cluster: EmbeddedCluster, wait_for: WaitFor, gate: Callable[[str], Path]) -> Iterator[Submit]:
+    """Return a function that submits a job as in a terminal, and waits until it runs; the jobs end with the test."""
+    made = []
+
+    def submit(*options: str, task: str = "", state_of: str = "RUNNING") -> str:
+        waits = f"until [ -e {gate('end')} ]; do sleep 0.2; done"
+        words = ["sbatch", "--parsable", "-p", "arandu", "--output=/dev/null", "--time=30:00", *options]
+        job = cluster.run(*words, f"--wrap={waits}").stdout.strip().partition(";")[0]
+        made.append(job)
+        wait_for(lambda: state_of in state(cluster, f"{job}{task}"), "the job of the terminal")
+        return job + task
+
+    yield submit
+    cluster.run("scancel", *made)
+    wait_for(lambda: not cluster.run("squeue", "--noheader", f"--jobs={','.join(made)}").stdout, "their ends")
+
+
+def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, wait_for: WaitFor
+) -> None:
+    job = by_hand("--gpus=1", "--nodes=1", "--ntasks=2")
+    ran = kernel.ok(f"%srun on={job} as=step wait -n 1 sh -c 'echo job $SLURM_JOB_ID gpus $CUDA_VISIBLE_DEVICES'")
+    assert f"Allocation {job}" in ran.stdout
+    assert kernel.value("step.stdout.strip()") == f"job {job} gpus 0"
+    assert re.fullmatch(rf"{job}\.\d+", kernel.value("step.id"))
+    kernel.ok(f"x = 20\n%salloc on={job} as=mine")
+    kernel.ok(f"%%remote on={job} in=x\nimport os\nkept = x + 1, os.environ['SLURM_JOB_ID']")
+    kernel.ok("%%remote on=mine out=kept\nkept = kept")
+    assert kernel.value("kept") == str((21, job))
+    kernel.ok(f"%%srun on={job} -n 1 wait out=answer\nanswer = 6 * 7")
+    assert kernel.value("answer") == "42"
+
+    # It is used only where it is named.
+    assert "no allocation" in kernel.run("%%remote\n1").traceback.lower()
+    assert kernel.value("len(__import__('jupyter_slurm').allocations())") == "0"
+    assert kernel.value("[one.id for one in __import__('jupyter_slurm').jobs(active=True)]") == f"['{job}']"
+
+    shown = kernel.ok(f"%salloc release on={job}").display
+    wait_for(lambda: "released" in kernel.text(shown), "its end, drawn")
+    wait_for(lambda: kernel.value("mine.is_finished") == "True", "the end of the step that holds it")
+    assert state(cluster, job) == "RUNNING", "only the step of ours has ended"
+    wait_for(lambda: "python" not in cluster.run("squeue", "--steps", "--noheader", "--format=%i %j").stdout, "no step")
+
+
+@_here
+def test_a_task_of_an_array_is_joined_and_its_end_is_reported(
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, wait_for: WaitFor
+) -> None:
+    task = by_hand("--array=3,4", task="_4")
+    whole = task.partition("_")[0]
+    assert f"on={whole}_INDEX" in kernel.run(f"%srun on={whole} true").traceback
+    kernel.ok(f"%srun on={task} as=step wait printenv SLURM_JOB_ID")
+    assert kernel.value("step.id").startswith(f"{task}.")
+    kernel.ok(f"%%srun on={task} as=late\n#!/bin/sh\necho up\nexec sleep 600\n")
+    wait_for(lambda: "up" in kernel.value("late.stdout"), "the step")
+    cluster.run("scancel", task)
+    wait_for(lambda: kernel.value("late.is_finished") == "True", "the end of the step with its job")
+    wait_for(lambda: kernel.value("late.allocation.is_finished") == "True", "the end of the joined job")
+    assert f"Job {task} has ended" in kernel.run(f"%srun on={task} true").traceback
+    assert state(cluster, f"{whole}_3") == "RUNNING"
+
+
+@_here
+def test_a_job_that_cannot_be_joined_is_refused_before_anything_starts(
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, home: Path
+) -> None:
+    before = set((home / "jobs").rglob("job.json"))
+    pending = by_hand("--hold", state_of="PENDING")
+    ran = kernel.run(f"%srun on={pending} true")
+    assert f"Job {pending} is not running (PENDING)" in ran.traceback
+    assert "held" in ran.traceback
+    assert "no job 999999" in kernel.run("%srun on=999999 true").traceback
+    parts = by_hand("-N1", ":", "-N1")
+    assert "heterogeneous" in kernel.run(f"%srun on={parts} true").traceback
+    assert set((home / "jobs").rglob("job.json")) == before
+
+
+@_here
+def test_a_step_that_does_not_fit_says_so(kernel: Any, by_hand: Submit) -> None:
+    job = by_hand("--mem=200M")
+    kernel.ok(f"%srun on={job} wait --mem=100M true")
+    ran = kernel.run(f"%srun on={job} wait --mem=100G true")
+    assert "Ask for less memory" in ran.traceback, ran.traceback
