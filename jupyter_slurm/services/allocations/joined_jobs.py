@@ -53,7 +53,7 @@ class JoinedJobs:
     client, tracker
         Services of the cluster.
     find : callable
-        Finds a job by its ID.
+        Finds a job by its ID, without its details.
     prepare : callable
         Installs the runner.
     runner_path : callable
@@ -145,7 +145,7 @@ class JoinedJobs:
         UsageError, JobError
             The job cannot be joined.
         """
-        records = await self._client.find_jobs(job)
+        records = await self._client.describe(job)
         if any(record.id.het is not None for record in records):
             raise UsageError(
                 f"Job {job} is heterogeneous. A step can join only a job with one component.",

@@ -106,8 +106,8 @@ def compose_cluster(
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     submitter = Submitter(identity.record, location, settings, SubmissionServices(*parts))
-    installed = (submitter.prepare, submitter.runner_path)
-    joined = JoinedJobs(client, tracker, jobs.find, *installed, steps.apply_start, settings.submit_timeout)
+    installed, find = (submitter.prepare, submitter.runner_path), partial(jobs.find, is_shown=False)
+    joined = JoinedJobs(client, tracker, find, *installed, steps.apply_start, settings.submit_timeout)
     return Cluster(
         identity=identity,
         location=location,

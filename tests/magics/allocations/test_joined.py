@@ -45,7 +45,7 @@ def by_hand(cluster: EmbeddedCluster, wait_for: WaitFor, gate: Callable[[str], P
 def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
     kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, wait_for: WaitFor
 ) -> None:
-    job = by_hand("--gpus=1", "--nodes=1", "--ntasks=2")
+    job = by_hand("--gpus=1", "--nodes=1", "--ntasks=2", "--mem=400M")
     ran = kernel.ok(f"%srun on={job} as=step wait -n 1 sh -c 'echo job $SLURM_JOB_ID gpus $CUDA_VISIBLE_DEVICES'")
     assert f"Allocation {job}" in ran.stdout
     assert kernel.value("step.stdout.strip()") == f"job {job} gpus 0"
@@ -56,6 +56,8 @@ def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
     assert kernel.value("kept") == str((21, job))
     kernel.ok(f"%%srun on={job} -n 1 wait out=answer\nanswer = 6 * 7")
     assert kernel.value("answer") == "42"
+
+    assert "Ask for less memory" in kernel.run(f"%srun on={job} wait -n 1 --mem=100G true").traceback
 
     # It is used only where it is named.
     assert "no allocation" in kernel.run("%%remote\n1").traceback.lower()
@@ -100,11 +102,3 @@ def test_a_job_that_cannot_be_joined_is_refused_before_anything_starts(
     parts = by_hand("-N1", ":", "-N1")
     assert "heterogeneous" in kernel.run(f"%srun on={parts} true").traceback
     assert set((home / "jobs").rglob("job.json")) == before
-
-
-@_here
-def test_a_step_that_does_not_fit_says_so(kernel: Any, by_hand: Submit) -> None:
-    job = by_hand("--mem=200M")
-    kernel.ok(f"%srun on={job} wait --mem=100M true")
-    ran = kernel.run(f"%srun on={job} wait --mem=100G true")
-    assert "Ask for less memory" in ran.traceback, ran.traceback
