@@ -19,6 +19,7 @@ __all__ = ["COMMANDS", "register", "unregister"]
 COMMANDS = (
     "sacct",
     "sacctmgr",
+    "sattach",
     "sbcast",
     "scancel",
     "scontrol",

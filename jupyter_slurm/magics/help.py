@@ -101,7 +101,8 @@ Keywords (they have no dashes; options of Slurm have):
     as=NAME       assign the allocation to a Python variable of this name
     keep          keep the allocation when this kernel is shut down
     lease=TIME    release the allocation after this time without use, written as for --time; at least one minute
-    on=NAME       use an open allocation: a variable, the name given by as=, or a job ID
+    on=NAME       use an open allocation: a variable, the name given by as=, or a job ID. Any running job of yours can
+                  be used (on=12345, on=123_4); release then ends what runs in it for jupyter_slurm, not the job
     release       release the allocation
     wait          wait until the allocation has started
     python=PATH   hold the allocation with this Python of the node (3.8 or newer)
@@ -129,7 +130,7 @@ The cell does not wait; its output appears below it while other cells run. An in
 step.interrupt(), act as Ctrl-C; a second interrupt ends the step. The allocation stays open.
 
 Keywords (they have no dashes; options of Slurm have; in %srun keywords come first):
-    on=NAME       use this allocation: a variable, the name given by as=, or a job ID
+    on=NAME       use this allocation: a variable, the name given by as=, or the ID of any running job of yours
     as=NAME       assign the step to a Python variable
     wait          wait until the step has finished; raise an error if it failed
     in=x,f        send variables, functions and classes to a Python cell
@@ -168,7 +169,7 @@ With `kernel`, the cell runs in the kernel that another notebook has on a node (
 variables and in turn with its cells. Output appears in this notebook only.
 
 Keywords (they have no dashes; options of Slurm have):
-    on=NAME       use this allocation: a variable, the name given by as=, or a job ID
+    on=NAME       use this allocation: a variable, the name given by as=, or the ID of any running job of yours
     kernel        use a kernel on a node; kernel=NAME names its display name, its kernelspec or its allocation
     in=x,f        send variables, functions and classes of this notebook
     out=y         return variables to this notebook
@@ -219,6 +220,10 @@ _TEXTS = {
     "sdiag": ("Statistics of the controller", ["%sdiag"]),
     "sacctmgr": ("Accounts, users, QOS", ["%sacctmgr show associations user=$USER", "%sacctmgr show qos"]),
     "sreport": ("Reports of cluster usage", ["%sreport cluster utilization", "%sreport user top start=2026-01-01"]),
+    "sattach": (
+        "Output of a running step, as it is printed; an interrupt ends only sattach",
+        ["%sattach {job}.0", "%sattach --label {job}.0"],
+    ),
     "sbcast": (
         "Copy a file of the login node to all nodes of a job",
         ["%sbcast --jobid {job} data.tar /tmp/data.tar", "%sbcast --jobid {job} --force data.tar /tmp/data.tar"],
@@ -241,6 +246,7 @@ Send a folder as stage= does:                %slurm stage FOLDER [CLUSTER:DEST]
 List transfers, or stop one:                 %slurm transfers [stop ID]
 Run a command on the login node:             %slurm sh [out=NAME] COMMAND
 Run this cell on the login node:             %%slurm sh [out=NAME]
+Show a manual page of the cluster's Slurm:   %slurm man PAGE
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]
 Start another server in a job:               %slurm launch [CLUSTER] [options of sbatch] [keywords] -- COMMAND {port}
 Container images:                            %slurm image [CLUSTER] list|build|pull|remove
@@ -352,7 +358,7 @@ def help_for(magic: str) -> str:
     if magic in _SUBMITTING:
         text, command = _SUBMITTING[magic]
         options = "\n".join(_line(spec) for spec in OptionTable.for_command(command).specs)
-        more = f"More: {page_url('reference/magics')}\n\nOptions of {command} in all versions (see `man {command}`):"
+        more = f"More: {page_url('reference/magics')}\n\nOptions of {command} in all versions (`%slurm man {command}`):"
         return f"{text}\n{more}\n{options}\n"
     if magic == "slurm":
         return f"{_SLURM}{_IMAGE}{_KERNEL}\nMore: {page_url('reference/magics')}\n"
@@ -360,7 +366,7 @@ def help_for(magic: str) -> str:
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (
         f"{title}: Slurm's {magic}, with any of its options.\n\n"
-        f"%{magic} [options]     all options: %{magic} --help, man {magic}\n\n"
+        f"%{magic} [options]     all options: %{magic} --help, %slurm man {magic}\n\n"
         f"Examples:\n{shown}\n\n"
         "Quotes work as in a shell. {name} and $name insert Python values. If Python has no such name, $NAME and ~\n"
         "expand as in a shell. Unknown names and text in single quotes stay unchanged.\n"

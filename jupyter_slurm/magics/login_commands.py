@@ -1,9 +1,10 @@
-"""Magics ``%slurm sh`` and ``%%slurm sh``: commands on the login node."""
+"""Magics ``%slurm sh``, ``%%slurm sh`` and ``%slurm man``: commands on the login node."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm.client.clusters.login_command import CapturedText, LimitedText, run_login_command
@@ -11,11 +12,15 @@ from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["SH_USAGE", "run_cell", "run_line"]
+__all__ = ["MANUAL_USAGE", "SH_USAGE", "run_cell", "run_line", "run_manual", "run_text"]
 
 SH_USAGE = "%slurm sh [out=NAME] COMMAND, or %%slurm sh [out=NAME] with the commands in the cell"
 """The usage of ``%slurm sh``."""
 
+MANUAL_USAGE = "%slurm man PAGE, for example %slurm man sbatch"
+"""The usage of ``%slurm man``."""
+
+_PAGE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _OUT = re.compile(r"\s*out=(?P<name>\S*)(?:\s+|$)")
 
 
@@ -31,6 +36,18 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     if rest:
         raise UsageError(f"%%slurm sh has no keyword {rest!r}.", hint=f"Use `{SH_USAGE}`.")
     _run(shell, cell, name)
+
+
+def run_text(shell: Any, text: str) -> None:
+    """Run a text in the login shell, and show its output as it arrives."""
+    _run(shell, text, "")
+
+
+def run_manual(shell: Any, words: Sequence[str]) -> None:
+    """Show the manual page of the cluster's own Slurm for a command or a file, such as ``sbatch`` or ``slurm.conf``."""
+    if len(words) != 1 or _PAGE.fullmatch(words[0]) is None:
+        raise UsageError("%slurm man takes the name of one manual page.", hint=f"Use `{MANUAL_USAGE}`.")
+    run_text(shell, f"MANPAGER=cat PAGER=cat man {words[0]}")
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.transfers.request import USAGES as TRANSFER_USAGES
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.magics.login_commands import SH_USAGE, run_line
+from jupyter_slurm.magics.login_commands import MANUAL_USAGE, SH_USAGE, run_line, run_manual
 from jupyter_slurm.magics.login_commands import run_cell as run_commands
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ USAGES = {
     "copy": f"%slurm {TRANSFER_USAGES['copy']}",
     "stage": f"%slurm {TRANSFER_USAGES['stage']}",
     "transfers": "%slurm transfers [stop ID]",
+    "man": MANUAL_USAGE,
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
@@ -79,6 +80,9 @@ def run(
         from jupyter_slurm.client.transfers.transfer import run_transfer  # rarely used
 
         return CommandText(run_transfer(action, words[1:]) + "\n")
+    if action == "man":
+        run_manual(shell, words[1:])
+        return None
     if action in _ACTIONS:
         return _ACTIONS[action](words[1:])
     if action not in USAGES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,12 +22,20 @@ _NAME = re.compile(r"\{\w+\}")
 
 
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> Table | CommandText | None:
-    """Run a command with the words of the line: quotes as in a shell, ``{name}`` and ``$name`` first from Python."""
+    """Run a command with the words of the line: quotes as in a shell, ``{name}`` and ``$name`` first from Python.
+
+    ``sattach`` prints what a step prints, as long as the step runs: its output is shown as it arrives.
+    """
     cluster = current()
     with pointing_at(f"%{command} ", line):
         table, lookup = OptionTable.for_command(command), lookup_in(shell, local_ns)
         words = command_arguments(line, table, lookup, variables(line, cluster))
         _check_defined(command, words)
+    if command == "sattach":
+        from jupyter_slurm.magics.login_commands import run_text  # rarely used
+
+        run_text(shell, shlex.join([command, *words]))
+        return None
     return run_command(cluster, [command, *words])
 
 

@@ -188,7 +188,7 @@ _JOBS: Mapping[str, Handler] = {
         call.path["job"], parameters=call.query["parameters"]
     ),
     "getValues": lambda core, call: _cluster(core, call).jobs.task_values(call.path["job"], call.query["first"]),
-    "joinJob": lambda core, call: _cluster(core, call).joined.join(call.path["job"], call.body),
+    "joinJob": lambda core, call: _cluster(core, call).actions.joined.join(call.path["job"], call.body),
     "listSteps": _list_steps,
     "startStep": _start_step,
     "getKernel": _get_kernel,

@@ -57,7 +57,7 @@ def granted() -> Granted:
 
 
 def leave_step(env: Any) -> None:
-    """Remove the variables of this step: srun would take them for requests, and a task of an array for one of ours."""
+    """Remove the variables of this step, which srun would take for requests, and of an array that is not the step's."""
     for name in list(env):
         if name.startswith(("SLURM", "SRUN_", "PMI_", "PMI2_", "PMIX_")) and not _OF_JOB.fullmatch(name):
             del env[name]

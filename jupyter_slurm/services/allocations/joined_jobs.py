@@ -54,10 +54,8 @@ class JoinedJobs:
         Services of the cluster.
     find : callable
         Finds a job by its ID, without its details.
-    prepare : callable
-        Installs the runner.
-    runner_path : callable
-        Returns the path of a runner file.
+    installed_path : callable
+        Installs the runner, and returns the path of one of its files.
     apply_start : callable
         Records the start of a holder.
     timeout : float
@@ -69,13 +67,12 @@ class JoinedJobs:
         client: SlurmClient,
         tracker: Tracker,
         find: Callable[[str], Awaitable[TrackedJob]],
-        prepare: Callable[[], Awaitable[None]],
-        runner_path: Callable[[str], str],
+        installed_path: Callable[[str], Awaitable[str]],
         apply_start: Callable[[TrackedJob], Awaitable[None]],
         timeout: float,
     ) -> None:
         self._client, self._tracker, self._find, self._timeout = client, tracker, find, timeout
-        self._prepare, self._runner_path, self._apply_start = prepare, runner_path, apply_start
+        self._installed_path, self._apply_start = installed_path, apply_start
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._checked_at: dict[str, float] = {}
         self._tries: dict[str, int] = {}
@@ -164,10 +161,10 @@ class JoinedJobs:
         return record
 
     async def _start(self, job: JobId, record: JobRecord, requested: api.JoinJobRequest) -> TrackedJob:
-        await self._prepare()
+        holder = await self._installed_path(_HOLDER)
         folder, now = self._tracker.folder.job(requested["key"]), self._tracker.clock()
         step = ["srun", f"--jobid={record.raw_id or job.job}", "--overlap", "--nodes=1", "--ntasks=1", "--input=none"]
-        argv = [*step, "--mpi=none", requested["python"], "-u", self._runner_path(_HOLDER), folder.path]
+        argv = [*step, "--mpi=none", requested["python"], "-u", holder, folder.path]
         written = JobRecordFile(
             format=FORMAT,
             key=folder.key,

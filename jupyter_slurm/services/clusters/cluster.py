@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from jupyter_slurm.domain.profile_facts import has_gpus
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
@@ -107,7 +106,7 @@ class Cluster:
 
     Attributes
     ----------
-    jobs, actions, results, steps, joined, kernels, completion, inventory, staging, login_commands
+    jobs, actions, results, steps, kernels, completion, inventory, staging, login_commands
         Services of the API, one for each concept.
     describe_connection : callable
         Returns the connection fields.
@@ -133,7 +132,6 @@ class Cluster:
     actions: JobActions
     results: ResultReader
     steps: Steps
-    joined: JoinedJobs
     kernels: Kernels
     completion: NameCompletion
     inventory: Inventory
@@ -156,7 +154,7 @@ class Cluster:
         await self.scan.refresh()
         self.staging.resume()
         self.poller.start()
-        chores: list[Callable[[], Awaitable[None]]] = [self.joined.tend, self.steps.tend]
+        chores: list[Callable[[], Awaitable[None]]] = [self.actions.joined.tend, self.steps.tend]
         chores += [partial(self.leases.tend, self.actions.cancel), self.jobs.checks.check_arrays]
         if tend_sessions is not None:
             chores.append(partial(tend_sessions, self))

@@ -93,21 +93,18 @@ def compose_cluster(
     describe_connection : callable
         Returns the connection fields of the API.
     """
-    settings, clock = agent.settings, agent.clock
-    sources = _job_sources(location, transport, agent)
+    settings, sources = agent.settings, _job_sources(location, transport, agent)
     client, tracker, scan, poller = sources.client, sources.tracker, sources.scan, sources.poller
     identity, staging = ClusterIdentity(location, client), Staging(tracker, location, MachineSeal(settings.state_dir))
     recovery = SubmissionRecovery(tracker, client, poller, settings.submit_timeout)
-    kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
-    steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
+    kernels, steps = _steps(location, transport, sources, agent)
     events = RunnerEvents(tracker, scan, steps.apply_start, sources.checks.note_cancel)
-    inventory = _inventory(location, client, tracker, clock)
+    inventory = _inventory(location, client, tracker, agent.clock)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     submitter = Submitter(identity.record, location, settings, SubmissionServices(*parts))
-    installed, find = (submitter.prepare, submitter.runner_path), partial(jobs.find, is_shown=False)
-    joined = JoinedJobs(client, tracker, find, *installed, steps.apply_start, settings.submit_timeout)
+    joined = _joined_jobs(sources, jobs, steps, submitter, settings.submit_timeout)
     return Cluster(
         identity=identity,
         location=location,
@@ -127,13 +124,29 @@ def compose_cluster(
         actions=JobActions(sources, jobs, recovery, leases, steps, joined),
         results=ResultReader(client, tracker, sources.checks, describe_connection, jobs.find, jobs.select_task),
         steps=steps,
-        joined=joined,
         kernels=kernels,
         completion=_completion(location, sources, inventory, search),
         inventory=inventory,
         staging=staging,
         login_commands=LoginCommands(transport, location),
     )
+
+
+def _steps(
+    location: ClusterLocation, transport: Transport, sources: JobSources, agent: AgentContext
+) -> tuple[Kernels, Steps]:
+    """Make the services of kernels and steps."""
+    client, tracker, timeout = sources.client, sources.tracker, agent.settings.submit_timeout
+    kernels = Kernels(client, tracker, Environments(location, transport, agent.clock), location.home)
+    return kernels, Steps(client, tracker, sources.scan, kernels, timeout)
+
+
+def _joined_jobs(
+    sources: JobSources, jobs: JobCatalog, steps: Steps, submitter: Submitter, timeout: float
+) -> JoinedJobs:
+    """Make the service that joins running jobs."""
+    given = (partial(jobs.find, is_shown=False), submitter.installed_path, steps.apply_start)
+    return JoinedJobs(sources.client, sources.tracker, *given, timeout)
 
 
 def _inventory(

@@ -67,7 +67,7 @@ class JobActions:
     jobs : JobCatalog
         Finds a job by key or ID.
     recovery, leases, steps, joined
-        Services of the cluster.
+        Services of the cluster; :attr:`joined` joins running jobs.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class JobActions:
     ) -> None:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
         self._checks = sources.checks
-        self._jobs, self._recovery, self._leases, self._steps, self._joined = jobs, recovery, leases, steps, joined
+        self._jobs, self._recovery, self._leases, self._steps, self.joined = jobs, recovery, leases, steps, joined
         self.progress = ActProgress(self._tracker.name, self._tracker.bus, self._tracker.clock)
         self._running: set[asyncio.Task[list[api.ActOnJobsResponseItem]]] = set()
 
@@ -91,7 +91,7 @@ class JobActions:
         if signal is None and entry.submission.upload is not None and entry.submission.upload.cancel():
             return job_dict(entry)
         if entry.joined is not None:
-            return await self._joined.leave(entry)
+            return await self.joined.leave(entry)
         if entry.is_step:
             return await self._steps.send(entry, signal, self.cancel)
         task = task_index(reference, entry)

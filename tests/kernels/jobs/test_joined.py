@@ -30,7 +30,9 @@ def test_a_kernel_runs_in_a_job_of_a_terminal_and_ends_only_itself(
         assert kernel.value("'x' in globals()") == "False"
         assert kernel.value(_JOB) == job
         kernel.stop()
-        wait_for(lambda: cluster.run("squeue", "--steps", "-h", "-o", "%i", "-j", job).stdout.count(".") <= 3, "its end")
+        wait_for(
+            lambda: cluster.run("squeue", "--steps", "-h", "-o", "%i", "-j", job).stdout.count(".") <= 3, "its end"
+        )
         assert cluster.run("squeue", "-h", "-o", "%T", "-j", job).stdout.strip() == "RUNNING"
     finally:
         cluster.run("scancel", job)

@@ -102,3 +102,23 @@ def test_a_job_that_cannot_be_joined_is_refused_before_anything_starts(
     parts = by_hand("-N1", ":", "-N1")
     assert "heterogeneous" in kernel.run(f"%srun on={parts} true").traceback
     assert set((home / "jobs").rglob("job.json")) == before
+
+
+@_here
+def test_the_output_of_a_step_of_a_terminal_and_the_manual_are_shown(
+    kernel: Any, cluster: EmbeddedCluster, gate: Callable[[str], Path], wait_for: WaitFor
+) -> None:
+    step = f"srun sh -c ': >{gate('up')}; until [ -e {gate('end')} ]; do echo tick; sleep 0.2; done; echo over'"
+    words = ("sbatch", "--parsable", "-p", "arandu", "--output=/dev/null", "--time=30:00")
+    job = cluster.run(*words, f"--wrap={step}").stdout.strip()
+    try:
+        wait_for(lambda: gate("up").exists(), "its step")
+        request = kernel.begin(f"job = {job}\n%sattach --label {{job}}.0")
+        wait_for(lambda: kernel.pump() or "0: tick" in str(kernel.under(request)), "its output", timeout=20)
+        gate("end").touch()
+        assert kernel.end(request).stdout.endswith("0: over\n")
+        assert "Invalid job id" in kernel.run("%sattach 999999.0").stderr
+    finally:
+        cluster.run("scancel", job)
+    assert "--gpus-per-node" in kernel.ok("%slurm man sbatch").stdout
+    assert "one manual page" in kernel.run("%slurm man ../sbatch").traceback
