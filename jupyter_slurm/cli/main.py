@@ -51,6 +51,7 @@ _COMMANDS = {
     "log": ("sessions", "print the log of a session"),
     "kernel": ("kernels", "add, list, remove or switch to remote kernels"),
     "tunnel": ("tunnel", "forward a port of a job or a login node"),
+    "code": ("editors.code", "open VS Code, Cursor or ssh on a node, in a job that starts by itself"),
     "ssh-config": ("setup.ssh_config", "print an ssh entry for the node of a job"),
     "resources": ("inventory.resources", "print free GPUs, partitions and your limits"),
     "usage": ("inventory.usage", "print the CPU and GPU hours used in a period"),
@@ -67,7 +68,7 @@ _GROUPS = {
     "Set up": "init connect disconnect doctor sh sites config",
     "Files": "put get copy stage transfers",
     "Jobs": "jobs show report cancel hold release requeue bring image",
-    "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
+    "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",
     "Maintain": "agent clean embedded uninstall",
 }

@@ -464,6 +464,7 @@ class Launch(TypedDict):
     dir: NotRequired[str | None]
     jupyter: NotRequired[str | None]  # install
     command: NotRequired[Sequence[str] | None]
+    ssh: NotRequired[str | None]
     port: NotRequired[int | None]
     prefix: NotRequired[str | None]
     options: NotRequired[Sequence[str]]
@@ -506,6 +507,7 @@ class SessionWay(TypedDict):
     path: str
     base_url: str
     token: str | None
+    host_key: NotRequired[str]
 
 
 class KernelStep(TypedDict):

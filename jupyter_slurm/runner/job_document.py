@@ -77,6 +77,7 @@ class SessionPart(ImageFolder, total=False):
     dir: str | None
     jupyter: str
     command: list[str]
+    ssh: str
     node_ports: list[int]
 
 

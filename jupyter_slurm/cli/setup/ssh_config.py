@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import contextlib
-import fcntl
 import os
-import pwd
 import secrets
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import add_command, yes
-from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
+from jupyter_slurm.cli.editors.ssh_files import change_entries, include, report
+from jupyter_slurm.cli.terminal import add_command
+from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
@@ -62,26 +58,20 @@ def run(args: argparse.Namespace) -> int:
     if not args.write:
         for entry in entries:
             print(entry.text)
-        _report(f"Add --write to write the entry where ssh finds it. {_NO_SSH}")
+        report(f"Add --write to write the entry where ssh finds it. {_NO_SSH}")
         return 0
     gone = _update(cluster, entries)
     for entry in entries:
         print(entry.text.split("\n", 1)[0].removeprefix("Host ").replace(" ", ", "))
     if gone:
-        _report(f"Removed: {', '.join(gone)}")
+        report(f"Removed: {', '.join(gone)}")
     elif not entries:
-        _report("No entries were added or removed. Name a job, or a node with --node, to add one.")
+        report("No entries were added or removed. Name a job, or a node with --node, to add one.")
     if entries:
         name = entries[0].text.split()[1]
-        _include(name, sure=args.yes)
-        _report(f"Use it as `ssh {name}`, `rsync -a {name}:FILE .`, or in Remote-SSH of VS Code. {_NO_SSH}")
+        include(name, sure=args.yes)
+        report(f"Use it as `ssh {name}`, `rsync -a {name}:FILE .`, or in Remote-SSH of VS Code. {_NO_SSH}")
     return 0
-
-
-def _report(text: str) -> None:
-    from jupyter_slurm.client.render.terminal import printable
-
-    print(printable(text), file=sys.stderr)
 
 
 # Queries to the cluster -----------------------------------------------------------------------------------------------
@@ -167,97 +157,14 @@ def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
     return _is_running(job) and entry.node not in expand_hosts(job["nodes"])
 
 
-# Files ----------------------------------------------------------------------------------------------------------------
-
-
-def _folder() -> str:
-    # OpenSSH uses the user database, not HOME.
-    return os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
-
-
 def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
     """Put entries into jupyter_slurm's file, replace older ones, and remove expired ones; return their names."""
-    from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
-    from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
+    mine, over = {(entry.cluster, entry.job, entry.node) for entry in new}, list[SshConfigEntry]()
 
-    folder = _folder()
-    path = os.path.join(folder, FILE)
-    with _open_files(folder), _locked(folder):
-        known = parse_entries(_read(path))
-        mine = {(entry.cluster, entry.job, entry.node) for entry in new}
+    def change(known: list[SshConfigEntry]) -> list[SshConfigEntry]:
         others = [entry for entry in known if (entry.cluster, entry.job, entry.node) not in mine]
-        over = [entry for entry in others if _is_over(cluster, entry)]
-        entries = [*new, *(entry for entry in others if entry not in over)]
+        over.extend(entry for entry in others if _is_over(cluster, entry))
+        return [*new, *(entry for entry in others if entry not in over)]
 
-        def check(draft: str) -> None:
-            # A single word that OpenSSH refuses would make every host of the user unreachable.
-            asyncio.run(resolve_route("jupyter-slurm-check", config_file=draft))
-
-        if entries != known:
-            _replace(path, config_text(entries), 0o600, check)
+    change_entries(change)
     return [entry.text.split()[1] for entry in over]
-
-
-def _include(name: str, *, sure: bool) -> None:
-    """Make sure that ssh reads jupyter_slurm's file."""
-    from jupyter_slurm.services.tunnels.ssh_config import FILE, with_include
-
-    folder = _folder()
-    shown = os.path.join(folder, "config")
-    path = os.path.realpath(shown)  # the file is often a link to another place
-    with _open_files(folder):
-        text = with_include(_read(path))
-        if text is None:
-            return
-        question = f"Add `Include {FILE}` at the top of {shown}?"
-        if not sure and not (sys.stdin.isatty() and yes(question, default=True)):
-            _report(f"Add this line at the top of {shown}, so that ssh finds {name}:\n    Include {FILE}")
-            return
-        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
-        _replace(path, text, mode)
-    _report(f"Added at the top of {shown}: Include {FILE}")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # keeps every line end
-            return file.read()
-    except FileNotFoundError:
-        return ""
-
-
-def _replace(path: str, text: str, mode: int, check: Any = None) -> None:
-    """Write a file atomically, after a check of the new text in the target directory."""
-    descriptor, draft = tempfile.mkstemp(prefix=".jupyter_slurm.", dir=os.path.dirname(path))
-    try:
-        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), mode)
-        if check is not None:
-            check(draft)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
-
-
-@contextlib.contextmanager
-def _open_files(folder: str) -> Iterator[None]:
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        yield
-    except OSError as error:
-        raise ConfigError(
-            f"{error.filename or folder} cannot be written: {error.strerror}", hint="Check its owner and permissions."
-        ) from None
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -26,8 +26,9 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers,
         "uninstall",
-        description="Stop the agent, and remove remote kernels from Jupyter and the agent's state, before you "
-        "uninstall the package with pip. Jobs continue. Job directories and site profiles are kept.",
+        description="Stop the agent, and remove remote kernels from Jupyter, hosts from the configuration of ssh, "
+        "and the agent's state, before you uninstall the package with pip. Jobs continue. Job directories and site "
+        "profiles are kept.",
         page="getting-started/install",
     )
     parser.add_argument("--yes", action="store_true", help="remove them without a question")
@@ -36,6 +37,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.cli.agent import stop
+    from jupyter_slurm.cli.editors.hosts import remove_hosts
+    from jupyter_slurm.cli.editors.ssh_files import remove_files
     from jupyter_slurm.client.kernels import kernelspecs
     from jupyter_slurm.client.render.terminal import printable
     from jupyter_slurm.config import load_settings
@@ -45,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     for kernel in kernels:
         print(printable(f"Remote kernel {kernel.display_name}: {kernel.folder}"))
     print(printable(f"Agent, and its state: {settings.state_dir}"))
+    print("Hosts of jupyter_slurm for ssh: ~/.ssh/jupyter_slurm.conf, if there are any")
     if not (args.yes or yes("Stop the agent, and remove these?", default=False)):
         print("Removed nothing.")
         return 1
@@ -56,6 +60,12 @@ def run(args: argparse.Namespace) -> int:
         except SlurmError as error:  # for example a kernel for all users of this computer
             print(printable(f"{error.message} {error.hint}"))
             code = 1
+    try:
+        remove_files()
+        remove_hosts()
+    except SlurmError as error:
+        print(printable(f"{error.message} {error.hint}"))
+        code = 1
     _remove_sockets(settings)
     code = _remove_state(settings) or code
     kept = ", ".join([*settings.sites, settings.job_root])

@@ -102,7 +102,13 @@ def own_cluster_name() -> str:
     return str(here.client.get(here.path())["name"])
 
 
-def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], None] = report_warnings) -> Session:
+def launch(
+    cluster: Cluster,
+    parsed: MagicLine,
+    *,
+    notify: Callable[[api.Job], None] = report_warnings,
+    ssh: str | None = None,
+) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
 
     Parameters
@@ -113,6 +119,8 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
         Options of sbatch and keywords.
     notify : callable, optional
         Function that shows warnings about the submitted job; by default they are printed.
+    ssh : str, optional
+        Public key that sshd lets in, instead of the command.
 
     Raises
     ------
@@ -145,7 +153,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
         asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
         asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
-        asked["jupyter"] = words.get("jupyter")
+        asked |= {"jupyter": words.get("jupyter"), "ssh": ssh}
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:

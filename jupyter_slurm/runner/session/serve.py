@@ -56,6 +56,8 @@ def server_of(place: JobDirectory) -> Any:
         os.unlink(os.path.join(place.folder, "served.json"))  # of an earlier run
     place.stage("")
     asked = place.job["session"]
+    if asked.get("ssh"):
+        return load("session.ssh_server").SshServer(place, jupyter.environment())
     return (
         command.CommandProcess(asked, jupyter.environment()) if asked.get("command") else jupyter.JupyterServer(place)
     )

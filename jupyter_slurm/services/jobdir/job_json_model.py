@@ -229,6 +229,7 @@ class SessionRecord(JsonObject):
     jupyter: str | None = None
     image_dir: str | None = None
     command: Sequence[str] | None = None
+    ssh: str | None = None
     node_ports: Sequence[int] | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -23,6 +24,7 @@ __all__ = [
     "TunnelLike",
     "end_error",
     "read_door",
+    "read_host_key",
     "read_served",
     "read_token",
     "session_path",
@@ -30,6 +32,7 @@ __all__ = [
 
 _MAX_NOTE_BYTES = 65_536
 _MAX_WARNINGS = 10
+_HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{40,200}")
 _NO_LISTENER_HINT = (
     "Launch the session on another node, or change the range `node_ports` in the profile or in c.JupyterSlurm."
 )
@@ -143,6 +146,28 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     if not token.isalnum():
         raise JobError("The token of the session is not valid.", hint="Launch a new session.")
     return token
+
+
+async def read_host_key(transport: Transport, folder: JobFolder) -> str:
+    """Read the public key of the host of a session's sshd.
+
+    Raises
+    ------
+    JobError
+        The key is missing, or other users could have written it.
+    """
+    try:
+        key = (await transport.read_owned(folder.file("serving/host_key.pub"), 0, _MAX_NOTE_BYTES)).decode("ascii")
+    except UntrustedFile as error:
+        raise JobError(
+            f"The session is not opened: {error.details['reason']}.",
+            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
+        ) from None
+    except (FileNotFoundError, UnicodeDecodeError):
+        key = ""
+    if not (found := _HOST_KEY.fullmatch(key.strip())):
+        raise JobError("The session has no valid host key.", hint="Stop the session, and connect again.")
+    return found[0]
 
 
 class SessionListener(NamedTuple):

@@ -12,7 +12,7 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.session_server import SessionServer, read_token, session_path
+from jupyter_slurm.services.jobs.session_server import SessionServer, read_host_key, read_token, session_path
 
 __all__ = ["not_a_session", "route_to_api", "server_warnings", "session_dict"]
 
@@ -45,12 +45,15 @@ async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWa
         raise JobError(message, hint=hint, state=state, path=told["path"])
     if served.token is None and not record.session.command:
         served.token = await read_token(transport, folder)
-    return {
+    way: api.SessionWay = {
         "port": port,
         "path": told["path"],
         "base_url": record.session.base_url,
         "token": served.token,
     }
+    if record.session.ssh:
+        way["host_key"] = await read_host_key(transport, folder)
+    return way
 
 
 def server_warnings(entry: TrackedJob) -> list[str]:

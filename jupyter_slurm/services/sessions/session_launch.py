@@ -44,7 +44,7 @@ __all__ = ["Sessions"]
 
 log = logging.getLogger(__name__)
 
-_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
+_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh")
 _FRESH_DELAYS_S = 0.025, 1.0  # seconds between two checks whether a Jupyter answers: on this machine, over SSH
 _CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two checks whether a cancelled session is over: first, and longest
 _SHUTDOWN_TIMEOUT_S = 60.0  # seconds for all of them

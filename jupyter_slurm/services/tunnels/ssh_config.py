@@ -28,7 +28,9 @@ __all__ = [
     "entry_for",
     "node_names",
     "parse_entries",
+    "quote_value",
     "with_include",
+    "without_include",
 ]
 
 FILE: Final = "jupyter_slurm.conf"
@@ -115,7 +117,7 @@ def entry_for(
     lines.append(f"HostKeyAlias {_alias(cluster if profile is not None else '', place.node, login)}")
     if profile is not None and login is not None:
         lines += [
-            _quote_value("User", login.user),
+            quote_value("User", login.user),
             _through(profile, control),
             *_identity(login),
             *_known_hosts_lines(login),
@@ -172,7 +174,12 @@ def with_include(text: str) -> str | None:
     return f"Include {FILE}\n\n{text}"
 
 
-def _quote_value(key: str, value: str) -> str:
+def without_include(text: str) -> str:
+    """Return the text of ``~/.ssh/config`` without the line that :func:`with_include` adds."""
+    return re.sub(rf"^Include {re.escape(FILE)}\n\n?", "", text, count=1, flags=re.MULTILINE)
+
+
+def quote_value(key: str, value: str) -> str:
     """Return one line, with the value as one literal word for OpenSSH."""
     # Versions differ in the meaning of tokens in User.
     if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
@@ -217,12 +224,12 @@ def _identity(login: HostConfig) -> list[str]:
     home = os.path.join(_home(), ".ssh")
     if all(os.path.dirname(path) == home and os.path.basename(path) in _KEYS for path in files):
         files = []  # OpenSSH tries those by itself
-    lines = [_quote_value("IdentityFile", path) for path in files]
-    lines += [_quote_value("CertificateFile", path) for path in login.certificate_files if os.path.exists(path)]
+    lines = [quote_value("IdentityFile", path) for path in files]
+    lines += [quote_value("CertificateFile", path) for path in login.certificate_files if os.path.exists(path)]
     if login.identities_only:
         lines.append("IdentitiesOnly yes")
     if login.identity_agent and login.identity_agent != os.environ.get("SSH_AUTH_SOCK"):
-        lines.append(_quote_value("IdentityAgent", login.identity_agent))
+        lines.append(quote_value("IdentityAgent", login.identity_agent))
     return lines
 
 
@@ -253,7 +260,7 @@ def _alias(cluster: str, node: str, login: HostConfig | None) -> str:
 
 
 def _files(key: str, files: Sequence[str]) -> str:
-    return " ".join(_quote_value(key, path).partition(" ")[2] for path in files) or "none"
+    return " ".join(quote_value(key, path).partition(" ")[2] for path in files) or "none"
 
 
 def _home() -> str:

@@ -430,6 +430,8 @@ export interface components {
              *     path of the session (without the slash at its end); without {base_url} it serves at /. Who is on the node sees the words.
              */
             readonly command?: readonly components["schemas"]["Argument"][] | null;
+            /** @description The server is sshd, for an editor, and lets in this public key alone; `command` is then what it is called */
+            readonly ssh?: string | null;
             /** @description Here; by default the first that is free */
             readonly port?: number | null;
             /** @description base_url of the Jupyter server through which a browser may reach it, too; by default /. What is launched through one has its own */
@@ -499,6 +501,8 @@ export interface components {
             readonly base_url: string;
             /** @description null of what knows no token */
             readonly token: string | null;
+            /** @description Of sshd alone: the public key of its host, for known_hosts */
+            readonly host_key?: string;
         };
         readonly Step: {
             /** @description As that of a submission */
