@@ -13,13 +13,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.runner.session.ssh_server import key_line
+from jupyter_slurm.services.tunnels.ssh_config import with_include, without_include
 
 _TEXT: dict[str, Any] = {"text": True, "timeout": 150, "check": False, "stdin": subprocess.DEVNULL}
 _PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -55,15 +57,12 @@ class Person(NamedTuple):
 
 
 @pytest.fixture
-def person(own_agent: dict[str, str], cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Person]:
-    """Provide a user of the default cluster; the jobs end with the test."""
+def person(own_agent: dict[str, str], cluster: EmbeddedCluster, tmp_path: Path) -> Person:
+    """Provide a user of the default cluster."""
     folder = tmp_path / "dot-ssh"
     folder.mkdir(mode=0o700)
     (folder / "config").write_text("Host other\n    Port 1\n")
-    made = Person({**own_agent, **cluster.env()}, folder)
-    yield made
-    for name in ("far", "short"):
-        made.slurm("stop", name)
+    return Person({**own_agent, **cluster.env()}, folder)
 
 
 @pytest.mark.slurm
@@ -181,7 +180,7 @@ def test_an_interrupt_cancels_a_pending_job(
 @pytest.mark.slurm
 @pytest.mark.slow
 def test_an_unused_job_ends(person: Person, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
-    assert person.slurm("code", "name=short", "idle=1", "-p", "arandu").returncode == 0
+    assert person.slurm("code", "name=short", "idle=0:10", "-p", "arandu").returncode == 0
     text = (person.ssh_folder / "jupyter_slurm.conf").read_text()
     main = shlex.join([sys.executable, "-c", _MAIN.format(folder="/none").replace("\n", "; ").rstrip("; ")])
     (person.ssh_folder / "jupyter_slurm.conf").write_text(re.sub(r"(ProxyCommand ).* code ", rf"\1{main} code ", text))
@@ -190,23 +189,23 @@ def test_an_unused_job_ends(person: Person, cluster: EmbeddedCluster, wait_for: 
     wait_for(lambda: not cluster.run("squeue", "--noheader").stdout, "the end of the unused job", timeout=90)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("/data", "-p", "gpu"), "'-p' stands after the folder '/data'"),
-        (("-p", "gpu", "data"), "'data' is not a whole path on the cluster"),
-        (("editor=vi",), "editor=vi is not supported"),
-        (("name=-x",), "'-x' is not a valid name"),
-        (("--bad",), "sbatch has no option --bad"),
-        (("--remove", "none"), "There is no host 'none'"),
-        (("--connect", "../x"), "There is no host '../x'"),
-    ],
+_WRONG = (
+    (("/data", "-p", "gpu"), "'-p' stands after the folder '/data'"),
+    (("-p", "gpu", "data"), "'data' is not a whole path on the cluster"),
+    (("editor=vi",), "editor=vi is not supported"),
+    (("name=-x",), "'-x' is not a valid name"),
+    (("--bad",), "sbatch has no option --bad"),
+    (("--remove", "none"), "There is no host 'none'"),
+    (("--connect", "../x"), "There is no host '../x'"),
 )
+
+
 @pytest.mark.slurm
-def test_wrong_words_write_nothing(person: Person, words: tuple[str, ...], message: str) -> None:
-    refused = person.slurm("code", *words)
-    assert refused.returncode == 1
-    assert message in refused.stderr
+def test_wrong_words_write_nothing(person: Person) -> None:
+    for words, message in _WRONG:
+        refused = person.slurm("code", *words)
+        assert refused.returncode == 1
+        assert message in refused.stderr
     assert not (person.ssh_folder / "jupyter_slurm.conf").exists()
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.cli.editors.hosts import EditorHost, load_host, write_known_host
+from jupyter_slurm.cli.editors.hosts import EditorHost, load_host, write_host_key
 from jupyter_slurm.cli.editors.ssh_files import locked, report
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_line_magic
 from jupyter_slurm.errors import JobNotFound, SlurmError, TunnelError, UsageError
@@ -67,7 +67,7 @@ def connect_host(name: str) -> int:
         raise UsageError(
             f"Session {host.name} runs another server.", hint="Stop it, or run `jupyter slurm code name=NAME`."
         )
-    write_known_host(host, way["host_key"])
+    write_host_key(host, way["host_key"])
     try:
         server = socket.create_connection(("127.0.0.1", way["port"]), _CONNECT_TIMEOUT_S)
     except OSError as error:

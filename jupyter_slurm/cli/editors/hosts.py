@@ -24,7 +24,7 @@ from jupyter_slurm.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigEntry
 
-__all__ = ["EditorHost", "host_names", "load_host", "remove_host", "remove_hosts", "write_host", "write_known_host"]
+__all__ = ["EditorHost", "host_names", "load_host", "remove_host", "remove_hosts", "write_host", "write_host_key"]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # of a session, too
 
@@ -124,7 +124,7 @@ def write_host(host: EditorHost) -> None:
     change_entries(lambda known: [entry, *_without(known, host.name)])
 
 
-def write_known_host(host: EditorHost, key: str) -> None:
+def write_host_key(host: EditorHost, key: str) -> None:
     """Write the host key of the present job."""
     replace(os.path.join(host.place, "known_hosts"), f"{host.name} {key}\n", 0o600)
 
@@ -150,7 +150,8 @@ def _make_key(path: str) -> None:
         subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
     except (FileNotFoundError, subprocess.SubprocessError) as error:
         raise ConfigError(
-            f"ssh-keygen made no key: {error}.", hint="Install the client of OpenSSH on this computer."
+            f"A key for {os.path.dirname(path)} was not made: {error}.",
+            hint="Install the client of OpenSSH on this computer.",
         ) from error
 
 

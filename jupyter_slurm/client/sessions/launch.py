@@ -103,11 +103,7 @@ def own_cluster_name() -> str:
 
 
 def launch(
-    cluster: Cluster,
-    parsed: MagicLine,
-    *,
-    notify: Callable[[api.Job], None] = report_warnings,
-    ssh: str | None = None,
+    cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], None] = report_warnings, ssh: str | None = None
 ) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
 
