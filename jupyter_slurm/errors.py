@@ -36,6 +36,8 @@
     │   ├── JobFailed            an exit code or a state other than COMPLETED
     │   ├── JobEndUnknown        over, and nobody knows how it ended
     │   └── JobOutputMissing     the output is not at the job's output path
+    ├── FileError                a file of the cluster cannot be read or changed
+    │   └── FileConflict         it has changed since it was read, or its name is taken
     └── EmbeddedError            the embedded cluster
         └── MissingPackages      system packages to install first
 
@@ -61,6 +63,8 @@ __all__ = [
     "ConfigError",
     "ControllerError",
     "EmbeddedError",
+    "FileConflict",
+    "FileError",
     "HostKeyChanged",
     "HostKeyError",
     "HostKeyRevoked",
@@ -348,6 +352,18 @@ class JobOutputMissing(JobError):
     """The output is not at the job's output path."""
 
     code, status = "job-output-missing", 404
+
+
+class FileError(SlurmError):
+    """A file of the cluster cannot be read or changed. ``details["reason"]`` is the name of the error (errno)."""
+
+    code, status = "file", 422
+
+
+class FileConflict(FileError):
+    """A file of the cluster has changed since it was read, or its name is taken. Nothing was written."""
+
+    code, status = "file-conflict", 409
 
 
 class EmbeddedError(SlurmError):

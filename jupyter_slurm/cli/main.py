@@ -32,6 +32,7 @@ _COMMANDS = {
     "copy": ("transfers", "copy files between or within clusters"),
     "stage": ("transfers", "send a folder as stage= of a job does"),
     "transfers": ("transfers", "list the transfers of files, or stop one"),
+    "ls": ("files", "list a directory of the cluster"),
     "sites": ("setup.sites", "list, print, add or check site profiles"),
     "config": ("config", "print all settings"),
     "jobs": ("jobs", "list your jobs"),
@@ -66,7 +67,7 @@ _COMMANDS = {
 
 _GROUPS = {
     "Set up": "init connect disconnect doctor sh sites config",
-    "Files": "put get copy stage transfers",
+    "Files": "ls put get copy stage transfers",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",

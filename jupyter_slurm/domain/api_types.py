@@ -26,6 +26,7 @@ __all__ = [
     "AnswerPromptRequest",
     "BringResultsRequest",
     "CancelJobRequest",
+    "ChangeFileRequest",
     "CleanRequest",
     "Cleaned",
     "Client",
@@ -42,8 +43,12 @@ __all__ = [
     "Examination",
     "ExaminationKeyless",
     "ExamineClusterRequest",
+    "FileEntry",
+    "FileList",
+    "FilePart",
     "Finding",
     "ForeignSubmission",
+    "GetFileEntryRequest",
     "Gpus",
     "Image",
     "ImageWanted",
@@ -70,6 +75,7 @@ __all__ = [
     "KernelStep",
     "Launch",
     "LaunchOrigin",
+    "ListFilesRequest",
     "LoginCommandEnd",
     "Name",
     "Names",
@@ -84,6 +90,7 @@ __all__ = [
     "Prompt",
     "PromptQuestion",
     "Queue",
+    "ReadFileRequest",
     "Record",
     "RecordGit",
     "RecordValues",
@@ -837,6 +844,30 @@ class LoginCommandEnd(TypedDict):
     reason: str
 
 
+class FileEntry(TypedDict):
+    name: str
+    type: str  # file, directory, other
+    is_link: bool
+    size: int
+    modified: float
+    version: str
+
+
+class FileList(TypedDict):
+    path: str
+    entries: Sequence[FileEntry]
+    is_whole: bool
+
+
+class FilePart(TypedDict):
+    path: str
+    draft: str
+    offset: int
+    is_last: bool
+    data: str
+    version: NotRequired[str]
+
+
 class CommandResultTable(TypedDict):
     title: NotRequired[str]
     columns: Sequence[str]
@@ -1148,6 +1179,27 @@ class RunCommandRequest(TypedDict):
 class RunLoginCommandRequest(TypedDict):
     text: str
     context: NotRequired[Context]
+
+
+class ListFilesRequest(TypedDict):
+    path: str
+
+
+class GetFileEntryRequest(TypedDict):
+    path: str
+
+
+class ReadFileRequest(TypedDict):
+    path: str
+    offset: NotRequired[int]
+    limit: NotRequired[int]
+    version: NotRequired[str]
+
+
+class ChangeFileRequest(TypedDict):
+    action: str  # mkdir, rename, copy, delete
+    path: str
+    to: NotRequired[str]
 
 
 class RemoveImageRequest(TypedDict):

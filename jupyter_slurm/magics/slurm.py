@@ -19,6 +19,7 @@ from jupyter_slurm.magics.login_commands import MANUAL_USAGE, SH_USAGE, run_line
 from jupyter_slurm.magics.login_commands import run_cell as run_commands
 
 if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.file_listing import FileListing
     from jupyter_slurm.client.clusters.room import Room
     from jupyter_slurm.client.clusters.running_use import RunningUse
     from jupyter_slurm.client.clusters.usage import Usage
@@ -43,6 +44,7 @@ USAGES = {
     "stage": f"%slurm {TRANSFER_USAGES['stage']}",
     "transfers": "%slurm transfers [stop ID]",
     "man": MANUAL_USAGE,
+    "ls": "%slurm ls [all] [PATH]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
@@ -61,7 +63,7 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
 
 def run(
     shell: Any, line: str, local_ns: Mapping[str, object]
-) -> CommandText | Session | Usage | RunningUse | Room | Table | Job | Preview | None:
+) -> CommandText | Session | Usage | RunningUse | Room | FileListing | Table | Job | Preview | None:
     """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, and the subcommands with arguments."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # rarely used
@@ -149,6 +151,17 @@ def _room(arguments: list[str]) -> Room:
     return request_room(clusters.current(), newer=bool(arguments))
 
 
+def _list_files(arguments: list[str]) -> FileListing:
+    """Return the entries of a directory; ``all``: also hidden ones."""
+    from jupyter_slurm.client.clusters.file_listing import request_listing  # rarely used
+
+    has_hidden = arguments[:1] == ["all"]
+    paths = arguments[has_hidden:]
+    if len(paths) > 1:
+        raise UsageError("%slurm ls takes one path.", hint=f"Use `{USAGES['ls']}`, with quotes around blanks.")
+    return request_listing(clusters.current(), paths[0] if paths else ".", has_hidden=has_hidden)
+
+
 def _usage(arguments: list[str]) -> Usage | Table:
     """Return the usage, or with ``by=`` a table of it."""
     from jupyter_slurm.client.clusters.usage import request_usage  # rarely used
@@ -177,8 +190,9 @@ def _keywords(action: str, arguments: list[str], names: tuple[str, ...]) -> dict
     return given
 
 
-_ACTIONS: Mapping[str, Callable[[list[str]], CommandText | Usage | RunningUse | Room | Table]] = {
+_ACTIONS: Mapping[str, Callable[[list[str]], CommandText | Usage | RunningUse | Room | FileListing | Table]] = {
     "kernel": _kernel,
+    "ls": _list_files,
     "room": _room,
     "transfers": _transfers,
     "usage": _usage,

@@ -20,7 +20,7 @@ def test_all_of_the_runner_goes_to_the_cluster() -> None:
         "variables/safe_form.py",
         "variables/values_file.py",
     }
-    sent_as_text = {"login_node/starter.py", *moves}  # to a login node, to a kernel
+    sent_as_text = {"login_node/files.py", "login_node/starter.py", *moves}  # to a login node, to a kernel
     assert MODULES - set(RUNNER) == {*sent_as_text, "job_document.py"}  # which no program loads
     assert set(RUNNER) <= MODULES
 

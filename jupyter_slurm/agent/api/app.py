@@ -35,7 +35,9 @@ _DRAIN_FACTOR = 4  # times MAX_BODY: beyond this the connection is closed
 
 # Operations that may wait for Slurm and change nothing in the agent, and one that continues by itself. Others continue
 # after their client has gone.
-_ENDS_WITH_CLIENT = frozenset({"actOnJobs", "examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
+_ENDS_WITH_CLIENT = frozenset(
+    {"actOnJobs", "downloadFile", "examineCluster", "getJob", "getOutput", "getScript", "runCommand"}
+)
 
 # Caches must not store the answers, and browsers must not guess their types.
 _HEADERS = {
@@ -181,6 +183,11 @@ class Exchange:
     def set_header(self, name: str, value: str) -> None:
         """Set a header of the answer, before its first piece."""
         self._headers[name] = value
+
+    @property
+    def is_started(self) -> bool:
+        """Return whether a piece of a streamed answer was sent."""
+        return self._has_started
 
     async def send(self, piece: bytes) -> None:
         """Send a piece, and wait until it is written.

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.agent.api.app import Answer, Call, Reply
+from jupyter_slurm.agent.api.file_routes import FILES
 from jupyter_slurm.agent.api.presence import Presence
 from jupyter_slurm.agent.api.schema import Document
 from jupyter_slurm.agent.api.sse import SEND_TIMEOUT_S, Event, latest_only, send_events
@@ -51,6 +52,7 @@ CAPABILITIES = (
     "results",
     "login-commands",
     "transfers",
+    "files",
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
@@ -275,7 +277,7 @@ class Routes:
             "streamEvents": self._stream_events,
             "runLoginCommand": self._run_login_command,
         }
-        handlers = {**_CLUSTERS, **_JOBS, **_SESSIONS}
+        handlers = {**_CLUSTERS, **_JOBS, **_SESSIONS, **FILES}
         return {**own, **{operation: self._answer(handler) for operation, handler in handlers.items()}}
 
     def _answer(self, handler: Handler) -> Answer:

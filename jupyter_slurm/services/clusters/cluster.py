@@ -21,6 +21,7 @@ from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
 from jupyter_slurm.services.environments.environment_offers import EnvironmentOffers
 from jupyter_slurm.services.event_bus import EventBus
+from jupyter_slurm.services.files.cluster_files import ClusterFiles
 from jupyter_slurm.services.inventory.inventory import Inventory
 from jupyter_slurm.services.jobdir.job_directory import FORMAT
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -106,7 +107,7 @@ class Cluster:
 
     Attributes
     ----------
-    jobs, actions, results, steps, kernels, completion, inventory, staging, login_commands
+    jobs, actions, results, steps, kernels, completion, inventory, staging, login_commands, files
         Services of the API, one for each concept.
     describe_connection : callable
         Returns the connection fields.
@@ -137,6 +138,7 @@ class Cluster:
     inventory: Inventory
     staging: Staging
     login_commands: LoginCommands
+    files: ClusterFiles
 
     def __post_init__(self) -> None:
         self.poller.on_change.append(self.publish)
@@ -180,7 +182,7 @@ class Cluster:
         """Stop watching; jobs and running sbatch commands continue."""
         asking = (self.actions, self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
         working = (self.recovery, self.steps, self.poller, self.jobs.checks, self.results, self.tracker)
-        for part in (*asking, *working, self.runner_watch, self.jobs):
+        for part in (*asking, *working, self.runner_watch, self.jobs, self.files):
             await part.stop()
 
     def as_dict(self) -> api.Cluster:

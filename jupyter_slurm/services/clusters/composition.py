@@ -27,6 +27,7 @@ from jupyter_slurm.services.environments.environment_search import EnvironmentSe
 from jupyter_slurm.services.environments.place_names import PlaceNames
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
+from jupyter_slurm.services.files.cluster_files import ClusterFiles
 from jupyter_slurm.services.inventory.inventory import Inventory
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
@@ -129,6 +130,7 @@ def compose_cluster(
         inventory=inventory,
         staging=staging,
         login_commands=LoginCommands(transport, location),
+        files=ClusterFiles(transport, location),
     )
 
 

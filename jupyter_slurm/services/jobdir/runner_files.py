@@ -15,6 +15,7 @@ __all__ = ["RUNNER", "find_files", "install", "runner_digest", "shipped"]
 _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
     {
+        "login_node/files.py",  # sent to a login node
         "login_node/starter.py",  # sent to the shell of a login node
         *(f"variables/{name}.py" for name in ("definitions", "packing", "transit")),  # sent to a kernel
     }

@@ -952,6 +952,43 @@ export interface components {
             /** @description Why a limit ended it; empty if none did */
             readonly reason: string;
         };
+        /** @description Absolute, or relative to the home directory (also with ~/); bytes that are not UTF-8 are U+DC80-DCFF */
+        readonly FilePath: string;
+        /** @description A file or directory of the cluster */
+        readonly FileEntry: {
+            /** @description Its last part */
+            readonly name: string;
+            /**
+             * @description Of the target of a link; other if that does not exist
+             * @enum {string}
+             */
+            readonly type: "file" | "directory" | "other";
+            readonly is_link: boolean;
+            readonly size: number;
+            /** @description Seconds since the epoch */
+            readonly modified: number;
+            /** @description Changes with the content */
+            readonly version: string;
+        };
+        readonly FileList: {
+            /** @description The absolute path */
+            readonly path: string;
+            readonly entries: readonly components["schemas"]["FileEntry"][];
+            /** @description False: the directory has more entries than are listed */
+            readonly is_whole: boolean;
+        };
+        readonly FilePart: {
+            readonly path: components["schemas"]["FilePath"];
+            /** @description Random; the same for all parts of a file */
+            readonly draft: string;
+            /** @description Bytes in the parts before */
+            readonly offset: number;
+            readonly is_last: boolean;
+            /** @description At most 8 MiB before the encoding */
+            readonly data: string;
+            /** @description The file must have this version (empty: must not exist); without it, it is overwritten */
+            readonly version?: string;
+        };
         readonly CommandResult: {
             readonly exit_code: number;
             readonly stdout: string;

@@ -1,0 +1,1 @@
+"""Files of the user on a cluster: list, read, write, change."""

@@ -1,0 +1,277 @@
+"""Files of a cluster: the real program on this computer and on a login node, with names and faults of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.errors import FileConflict, FileError, TransportError
+from jupyter_slurm.runner.login_node.files import DRAFT
+from jupyter_slurm.services.files.cluster_files import ClusterFiles
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.transport.local.transport import LocalTransport
+
+ODD = b"two\nlines \xff\xfe \x1b[31m 'q' $x"
+
+
+def part(path: Path | str, *, offset: int = 0, is_last: bool = True, **more: Any) -> dict[str, Any]:
+    draft = more.pop("draft", secrets.token_hex(16))
+    return {"path": str(path), "draft": draft, "offset": offset, "is_last": is_last, **more}
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> Any:
+    """Provide the files of this computer, with a home directory of the test."""
+    location = ClusterLocation("here", "", "ana", str(tmp_path), "here", {})
+    found = ClusterFiles(LocalTransport(), location)
+    yield found
+    await found.stop()
+
+
+async def save(files: ClusterFiles, path: Path | str, data: bytes, **more: Any) -> Any:
+    return await files.write(str(path), part(path, **more), data)
+
+
+def drafts(folder: Path) -> list[bytes]:
+    return [name for name in os.listdir(os.fsencode(folder)) if name.startswith(DRAFT)]
+
+
+async def test_a_file_is_listed_read_and_saved(files: ClusterFiles, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"old")
+    (tmp_path / "a.txt").chmod(0o640)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "circle").symlink_to("circle")
+    os.mkfifo(tmp_path / "fifo")
+    found = await files.list_directory("~")
+    assert (found["path"], found["is_whole"]) == (f"{tmp_path}/", True)
+    entries = {entry["name"]: (entry["type"], entry["is_link"]) for entry in found["entries"]}
+    assert entries == {
+        "a.txt": ("file", False),
+        "folder": ("directory", False),
+        "link": ("directory", True),
+        "circle": ("other", True),
+        "fifo": ("other", False),
+    }
+    data, size, version = await files.read("a.txt", 1, 10)
+    assert (data, size) == (b"ld", 3)
+    entry = await save(files, tmp_path / "a.txt", b"new", version=version)
+    assert (tmp_path / "a.txt").read_bytes() == b"new"
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
+    assert entry == await files.describe("./a.txt")
+    with pytest.raises(FileError, match="not a regular file"):
+        await files.read("fifo", 0, 1)
+    with pytest.raises(FileError, match="circle"):
+        await files.read("circle", 0, 1)
+
+
+async def test_a_conflict_writes_nothing(files: ClusterFiles, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    first = await save(files, file, b"first", version="")
+    with pytest.raises(FileConflict, match="exists already"):
+        await save(files, file, b"other", version="")
+    file.write_bytes(b"by another program")
+    with pytest.raises(FileConflict, match="has changed"):
+        await save(files, file, b"second", version=first["version"])
+    assert file.read_bytes() == b"by another program"
+    draft = secrets.token_hex(16)  # a change between the parts
+    version = (await files.describe(str(file)))["version"]
+    assert await save(files, file, b"se", version=version, draft=draft, is_last=False) is None
+    file.write_bytes(b"changed meanwhile")
+    with pytest.raises(FileConflict):
+        await save(files, file, b"cond", version=version, draft=draft, offset=2)
+    assert file.read_bytes() == b"changed meanwhile"
+    assert not drafts(tmp_path)
+    await save(files, file, b"on purpose")
+    assert file.read_bytes() == b"on purpose"
+
+
+async def test_of_two_writers_one_is_refused(files: ClusterFiles, tmp_path: Path) -> None:
+    other = ClusterFiles(LocalTransport(), ClusterLocation("here", "", "ana", str(tmp_path), "here", {}))
+    try:
+        version = (await save(files, tmp_path / "a", b"0"))["version"]
+        for round_number in range(10):
+            saves = [save(each, tmp_path / "a", b"%d" % round_number, version=version) for each in (files, other)]
+            done = await asyncio.gather(*saves, return_exceptions=True)
+            assert sum(isinstance(one, FileConflict) for one in done) == 1, done
+            version = next(one["version"] for one in done if isinstance(one, dict))
+    finally:
+        await other.stop()
+
+
+async def test_large_files_pass_in_parts(files: ClusterFiles, tmp_path: Path) -> None:
+    content, draft, size = os.urandom(3_500_000), secrets.token_hex(16), 1 << 20
+    for offset in range(0, len(content), size):
+        is_last = offset + size >= len(content)
+        for _ in range(2 if not is_last else 1):  # an answer that was lost: the part is sent again
+            await save(
+                files, tmp_path / "large", content[offset : offset + size], draft=draft, offset=offset, is_last=is_last
+            )
+    assert (tmp_path / "large").read_bytes() == content
+    assert b"".join([data async for data, _ in files.stream("large")]) == content
+    pieces = files.stream("large")
+    await anext(pieces)
+    os.utime(tmp_path / "large", ns=(0, 0))
+    with pytest.raises(FileConflict, match="has changed"):
+        await anext(pieces)
+    with pytest.raises(FileError, match="does not exist"):
+        await save(files, tmp_path / "other", b"x", offset=5)
+
+
+async def test_names_of_all_bytes_are_kept(files: ClusterFiles, tmp_path: Path) -> None:
+    name = ODD.decode("utf-8", "surrogateescape")
+    await save(files, name, b"x", version="")
+    assert os.listdir(os.fsencode(tmp_path)) == [ODD]
+    assert [entry["name"] for entry in (await files.list_directory("."))["entries"]] == [name]
+    await files.change("rename", name, name + "2")
+    await files.change("copy", name + "2", name)
+    await files.change("delete", name)
+    assert os.listdir(os.fsencode(tmp_path)) == [ODD + b"2"]
+
+
+async def test_changes_overwrite_nothing(files: ClusterFiles, tmp_path: Path) -> None:
+    await files.change("mkdir", "a")
+    await files.change("mkdir", "a/b")
+    (tmp_path / "a/b/file").write_text("x")
+    (tmp_path / "a/out").symlink_to("/etc")
+    (tmp_path / "taken").write_text("kept")
+    for action, path in (("rename", "a"), ("copy", "a"), ("rename", "a/b/file"), ("copy", "a/b/file")):
+        with pytest.raises(FileConflict, match="taken exists already"):
+            await files.change(action, path, "taken")
+    with pytest.raises(FileConflict):
+        await files.change("mkdir", "taken")
+    with pytest.raises(FileError, match="into itself"):
+        await files.change("copy", "a", "a/b/c")
+    copied = await files.change("copy", "a", "copy")
+    assert copied is not None
+    assert copied["type"] == "directory"
+    assert (tmp_path / "copy/b/file").read_text() == "x"
+    assert (tmp_path / "copy/out").readlink() == Path("/etc")
+    await files.change("rename", "copy", "moved")
+    await files.change("delete", "moved")
+    assert sorted(os.listdir(tmp_path)) == ["a", "taken"]
+    for path in ("~", ".", "a/..", str(tmp_path), f"{tmp_path.parent}//."):
+        with pytest.raises(FileError, match="home directory"):
+            await files.change("delete", path)
+    with pytest.raises(FileError, match="does not exist"):
+        await files.change("delete", "moved")
+
+
+async def test_a_link_is_saved_through_and_an_old_draft_is_removed(files: ClusterFiles, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/file").write_text("old")
+    (tmp_path / "link").symlink_to("real/file")
+    for name, age in (("old", 90_000), ("young", 1000)):
+        remnant = tmp_path / "real" / (DRAFT.decode() + name)
+        remnant.write_text("remnant")
+        os.utime(remnant, (time.time() - age,) * 2)
+    await save(files, "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real/file").read_text() == "new"
+    assert drafts(tmp_path / "real") == [DRAFT + b"young"]
+    assert [entry["name"] for entry in (await files.list_directory("real"))["entries"]] == ["file"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Provide a file system of 1 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.root
+async def test_a_full_disk_keeps_the_old_file(files: ClusterFiles, small_disk: Path) -> None:
+    file = small_disk / "file"
+    file.write_bytes(b"old")
+    with pytest.raises(FileError, match="disk is full"):
+        await save(files, file, bytes(2 << 20))
+    assert file.read_bytes() == b"old"
+    assert os.listdir(small_disk) == ["file"]
+    await files.change("rename", str(file), "moved")  # to another file system
+    assert os.listdir(small_disk) == []
+    assert (await files.read("moved", 0, 9))[0] == b"old"
+
+
+async def test_an_end_of_the_process_keeps_the_old_file(files: ClusterFiles, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    draft = secrets.token_hex(16)
+    await save(files, "a", b"ne", draft=draft, is_last=False)
+    assert files._helper is not None
+    files._helper[1].close()
+    with pytest.raises(TransportError, match="broke"):
+        await save(files, "a", b"w", draft=draft, offset=2)
+    assert (tmp_path / "a").read_text() == "old"
+    assert (await files.read("a", 0, 9))[0] == b"old", "a new process answers"
+    await save(files, "a", b"w", draft=draft, offset=2)
+    assert (tmp_path / "a").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_accepted"),
+    [
+        (["a", "file", False, 1, 0.5, "1-2-3"], True),
+        (["../a", "file", False, 1, 0.5, "1-2-3"], False),
+        (["/", "file", False, 1, 0.5, "1-2-3"], False),
+        (["..", "directory", False, 1, 0.5, "1-2-3"], False),
+        (["a", "file", False, -1, 0.5, "1-2-3"], False),
+        (["a", "file", False, 1 << 70, 0.5, "1-2-3"], False),
+        (["a", "file", False, 1, float("nan"), "1-2-3"], False),
+        (["a", "file", False, 1, 0.5, "1\r\nSet-Cookie: x"], False),
+        (["a" * 5000, "file", False, 1, 0.5, "1-2-3"], False),
+        ("a", False),
+    ],
+)
+def test_what_a_cluster_sends_is_checked(entry: Any, is_accepted: bool) -> None:
+    from jupyter_slurm.services.files.answers import entries_of
+
+    if is_accepted:
+        assert entries_of({"entries": [entry]})[0]["name"] == "a"
+        return
+    with pytest.raises(TransportError, match="cannot be read"):
+        entries_of({"entries": [entry]})
+
+
+@pytest.mark.parametrize("answer", ["print('x' * (1 << 22))", "import os; os.write(1, MARK + b'\\xff' * 8)"])
+async def test_an_endless_answer_is_refused(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: ClusterFiles
+) -> None:
+    wrapper = tmp_path / "python3"
+    text = f"import re, sys\nMARK = re.search(rb'[0-9a-f]{{32}}', ' '.join(sys.argv).encode())[0] + b'\\n'\n{answer}\n"
+    wrapper.write_text(f"#!/usr/bin/python3\n{text}import time; time.sleep(60)\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(TransportError):
+        await files.list_directory(".")
+    await files.stop()
+
+
+@pytest.mark.slurm
+@pytest.mark.remote
+async def test_the_same_over_ssh(desk: Any, tmp_path: Path) -> None:
+    files = desk.core.cluster(desk.id).files
+    folder = str((await files.list_directory("~"))["path"]).rstrip("/") + "/" + secrets.token_hex(8)
+    await files.change("mkdir", folder)
+    try:
+        name = f"{folder}/{ODD.decode('utf-8', 'surrogateescape')}"
+        content, draft = os.urandom(2_000_000), secrets.token_hex(16)
+        await save(files, name, content[:1_000_000], draft=draft, is_last=False, version="")
+        entry = await save(files, name, content[1_000_000:], draft=draft, offset=1_000_000, version="")
+        assert b"".join([data async for data, _ in files.stream(name)]) == content
+        with pytest.raises(FileConflict):
+            await save(files, name, b"x", version="1-2-3")
+        assert (await files.list_directory(folder))["entries"] == [entry]
+        with pytest.raises(FileError, match="home directory"):
+            await files.change("rename", "/", folder + "/root")
+    finally:
+        await files.change("delete", folder)
