@@ -17,6 +17,7 @@ from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
@@ -30,8 +31,10 @@ __all__ = [
     "cell_name",
     "cell_python",
     "check_name",
+    "environment_name",
     "is_test",
     "mention",
+    "named_python",
     "pack_cell_variables",
     "slurm_options",
 ]
@@ -68,6 +71,29 @@ def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
     if named and "env" in parsed.keywords and "/" not in named:
         return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
+
+
+def environment_name(parsed: MagicLine) -> str | None:
+    """Return the environment that ``modules=`` and ``env=`` name together.
+
+    Raises
+    ------
+    UsageError
+        ``modules=`` names no modules.
+    """
+    words, name = parsed.keywords.get("modules"), parsed.keywords.get("env")
+    if words is None:
+        return name
+    if not all(words.split(",")) or any(blank in words for blank in " \t\n"):
+        raise UsageError(f"modules={words} does not name modules.", hint="Use for example modules=gcc/13,cuda/12.")
+    if name and name.startswith(MODULE_PREFIX):
+        raise UsageError("env= names modules, too.", hint="Name all of them in modules=, in the order of loading.")
+    return f"{MODULE_PREFIX}{words} {name}" if name else f"{MODULE_PREFIX}{words}"
+
+
+def named_python(parsed: MagicLine, cluster: Cluster) -> str | None:
+    """Return the interpreter that ``python=`` names; None: that of the environment, else the default one."""
+    return cell_python(parsed, cluster) if "python" in parsed.keywords else None
 
 
 def cell_label(shell: Any, parsed: MagicLine, cell: str) -> str | None:

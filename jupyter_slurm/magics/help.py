@@ -105,6 +105,8 @@ Keywords (they have no dashes; options of Slurm have):
                   be used (on=12345, on=123_4); release then ends what runs in it for jupyter_slurm, not the job
     release       release the allocation
     wait          wait until the allocation has started
+    env=NAME      run all steps in an environment: a name of the profile, or its directory (venv, conda)
+    modules=A,B   load these modules first, as `module load` does
     python=PATH   hold the allocation with this Python of the node (3.8 or newer)
 
 Examples:
@@ -135,6 +137,8 @@ Keywords (they have no dashes; options of Slurm have; in %srun keywords come fir
     wait          wait until the step has finished; raise an error if it failed
     in=x,f        send variables, functions and classes to a Python cell
     out=y         return variables to this notebook
+    env=NAME      run the step in an environment: a name of the profile, or its directory (venv, conda)
+    modules=A,B   load these modules first, as `module load` does
     python=PATH   run a Python cell with this Python of the node
 
 Examples:
@@ -175,6 +179,8 @@ Keywords (they have no dashes; options of Slurm have):
     out=y         return variables to this notebook
     nowait        do not wait: the output appears below the cell while other cells run
     as=NAME       assign the cell to a Python variable
+    env=NAME      start the process in an environment: a name of the profile, or its directory (venv, conda)
+    modules=A,B   load these modules first, as `module load` does
     python=PATH   start the process with this Python of the node
 
 Examples:

@@ -22,16 +22,17 @@ from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.kernels.kernel import running_kernel
-from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     as_python,
     cell_name,
-    cell_python,
     check_name,
+    environment_name,
     mention,
+    named_python,
     pack_cell_variables,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
@@ -42,8 +43,10 @@ __all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "run_cell", "run_line"]
 
 CELL_KEYWORDS: dict[str, bool | None] = {
     "as": True,
+    "env": True,
     "in": True,
     "kernel": None,
+    "modules": True,
     "nowait": False,
     "on": True,
     "out": True,
@@ -107,9 +110,15 @@ def _send(
     else:
         allocation = _allocation(cluster, parsed, namespace)
         try:
-            python = cell_python(parsed, cluster)
-            said = ("python" in parsed.keywords and python) or None
-            process = ensure_process(cluster, allocation, said, python, parsed.options)
+            model = Submission(
+                "process",
+                "",
+                parsed.options,
+                python=named_python(parsed, cluster),
+                default_python=python_named(None, cluster),
+                env=environment_name(parsed),
+            )
+            process = ensure_process(cluster, allocation, model)
         except (SubmitRefused, OptionError) as error:
             add_blame(error, prefix, line, parsed, "")
             raise
@@ -176,8 +185,11 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, obj
 
 def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
     """Return the intended remote kernel, and its allocation."""
-    if parsed.options or "python" in parsed.keywords:
-        raise UsageError("The kernel already runs, so options of srun and python= have no effect.", hint="Omit them.")
+    if parsed.options or parsed.keywords.keys() & {"env", "modules", "python"}:
+        raise UsageError(
+            "The kernel already runs, so options of srun, env=, modules= and python= have no effect.",
+            hint="Omit them.",
+        )
     allocation = choose(cluster, parsed.keywords["on"], namespace) if "on" in parsed.keywords else None
     return running_kernel(cluster, parsed.keywords["kernel"], allocation)
 

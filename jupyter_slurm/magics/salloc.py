@@ -18,7 +18,7 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cell_options import cell_python, is_test, mention, slurm_options
+from jupyter_slurm.magics.cell_options import cell_python, environment_name, is_test, mention, slurm_options
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.sbatch import check
 from jupyter_slurm.magics.user_namespace import lookup_in, variables
@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYWORDS", "run"]
 
-KEYWORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "release": False, "wait": False}
+KEYWORDS = {
+    "as": True,
+    "env": True,
+    "keep": False,
+    "lease": True,
+    "modules": True,
+    "on": True,
+    "python": True,
+    "release": False,
+    "wait": False,
+}
 """The keywords of ``%salloc``, and whether each takes a value."""
 
 _MIN_LEASE_S = 60  # seconds: the node may see a change from this machine only after this time
@@ -64,7 +74,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
 
 def _show_or_release(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     """Show an existing allocation, or release it."""
-    if parsed.options or parsed.keywords.keys() & {"keep", "lease", "python"}:
+    if parsed.options or parsed.keywords.keys() & {"env", "keep", "lease", "modules", "python"}:
         raise UsageError(
             "`on=` and `release` need an open allocation and take no other options.",
             hint="Use `%salloc on=NAME` to show an allocation, `%salloc release on=NAME` to release it.",
@@ -122,7 +132,8 @@ def _kept_for_this_cell(cluster: Cluster, parsed: MagicLine) -> Allocation | Non
 
 def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:
     """Return the batch job that holds the allocation."""
-    return Submission("allocation", "", slurm_options(parsed), python=cell_python(parsed, cluster))
+    python, env = cell_python(parsed, cluster), environment_name(parsed)
+    return Submission("allocation", "", slurm_options(parsed), python=python, env=env)
 
 
 def _seconds(text: str) -> float:

@@ -15,7 +15,7 @@ from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.allocation_card import held_notes
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.domain.scripts.script import classify
@@ -24,10 +24,11 @@ from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageEr
 from jupyter_slurm.magics.cell_options import (
     as_python,
     cell_name,
-    cell_python,
     check_name,
+    environment_name,
     is_test,
     mention,
+    named_python,
     pack_cell_variables,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "report_allocation", "run_cell", "run_command"]
 
-LINE_KEYWORDS = {"as": True, "on": True, "wait": False}
+LINE_KEYWORDS = {"as": True, "env": True, "modules": True, "on": True, "wait": False}
 """The keywords of ``%srun``, and whether each takes a value."""
 
 CELL_KEYWORDS = {**LINE_KEYWORDS, "python": True, "in": True, "out": True}
@@ -60,7 +61,7 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
             "%srun needs a command.",
             hint="Use `%srun [keywords] [options] COMMAND [arguments]`, or `%%srun` for a cell.",
         )
-    submission = Submission("command", "", parsed.options, parsed.rest)
+    submission = Submission("command", "", parsed.options, parsed.rest, env=environment_name(parsed))
     return _start(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
 
 
@@ -82,7 +83,9 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         cell,
         parsed.options,
         parsed.args,
-        python=cell_python(parsed, cluster) if kind == "python" else None,
+        python=named_python(parsed, cluster) if kind == "python" else None,
+        default_python=python_named(None, cluster) if kind == "python" else None,
+        env=environment_name(parsed),
         filename=cell_name(shell) if kind == "python" else None,
         values=pack_cell_variables(parsed, namespace),
     )
@@ -156,7 +159,9 @@ def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tupl
     for option in parsed.parsed.options:
         if option.name != "test-only":
             (resources if option.name in known else rest).extend(option.tokens)
-    return Submission("allocation", "", resources, python=submission.python or cell_python(parsed, cluster)), rest
+    is_outside = "env" not in parsed.keywords and "modules" not in parsed.keywords
+    python = (is_outside and submission.python) or python_named(None, cluster)  # not one of an environment
+    return Submission("allocation", "", resources, python=python), rest
 
 
 def _start_in_own_allocation(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:

@@ -43,7 +43,19 @@ STILL_WAITS_TEXT = "still waits, and is dropped when it could start"
 _KERNEL_END_TIMEOUT_S = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
 _START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation is known
 _INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted step
-_STEP_KEYS = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
+_STEP_KEYS = (
+    "key",
+    "kind",
+    "text",
+    "options",
+    "args",
+    "python",
+    "filename",
+    "values",
+    "context",
+    "env",
+    "default_python",
+)
 _mine: list[Allocation] = []  # of this kernel, the latest last
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.client.allocations.allocation import (
@@ -73,9 +74,7 @@ def _process_python(process: Step) -> str:
     return str((process._data.get("argv") or [""])[-1])
 
 
-def ensure_process(
-    cluster: Cluster, allocation: Allocation, python: str | None, fallback: str, options: Sequence[str]
-) -> Step:
+def ensure_process(cluster: Cluster, allocation: Allocation, requested: Submission) -> Step:
     """Return the process of an allocation. Start one if there is none.
 
     Parameters
@@ -84,12 +83,8 @@ def ensure_process(
         Cluster of the allocation.
     allocation : Allocation
         Allocation of the process.
-    python : str or None
-        Interpreter, if the user named one.
-    fallback : str
-        Interpreter of the first process otherwise. A later process uses that of its predecessor.
-    options : sequence of str
-        Options of srun.
+    requested : Submission
+        Process, with what the user named. A later process has all else from its predecessor.
 
     Raises
     ------
@@ -98,25 +93,45 @@ def ensure_process(
     """
     going, ended = running_in(allocation)
     if going is not None:
-        if (options and list(options) != _srun_options(going)) or (python and python != _process_python(going)):
+        if _differs(requested, going):
             raise UsageError(
                 f"{going.title} already runs with other options: srun "
                 f"{' '.join([*_srun_options(going), _process_python(going)])}.",
-                hint="Omit options and python=, or end the process and its variables first: %remote stop.",
+                hint="Omit options, env=, modules= and python=, or end the process first: %remote stop.",
             )
         return going
-    if ended is not None:
-        options = options or _srun_options(ended)
-        fallback = _process_python(ended)
-    process = _start(cluster, allocation, python or fallback, options)
+    process = _start(cluster, allocation, requested if ended is None else _like(ended, requested))
     if ended is not None:
         sys.stderr.write(f"{headline(ended._data)}\nA new process starts. The earlier variables are lost.\n")
     return process
 
 
-def _start(cluster: Cluster, allocation: Allocation, python: str, options: Sequence[str]) -> Step:
+def _differs(requested: Submission, process: Step) -> bool:
+    """Return whether the user named something that a running process does not have."""
+    options, python, env = requested.options, requested.python, requested.env
+    return (
+        bool(options and list(options) != _srun_options(process))
+        or bool(python and python != _process_python(process))
+        or bool(env and env != _process_environment(process))
+    )
+
+
+def _like(process: Step, requested: Submission) -> Submission:
+    """Return a request for a process like an ended one, except for what the user named."""
+    env = _process_environment(process)
+    if requested.env in (None, env):
+        requested = replace(requested, env=env, python=requested.python or _process_python(process))
+    return replace(requested, options=requested.options or _srun_options(process))
+
+
+def _process_environment(process: Step) -> str | None:
+    """Return the environment of a process, as the user named it."""
+    return (process.record.get("environment") or {}).get("name")
+
+
+def _start(cluster: Cluster, allocation: Allocation, requested: Submission) -> Step:
     """Start a process for cells in an allocation."""
-    process = start_step(cluster, allocation, Submission("process", "", options, python=python))
+    process = start_step(cluster, allocation, requested)
     _used[str(allocation.key)] = process
     return process
 
@@ -262,7 +277,7 @@ def stop(process: Step) -> None:
 
 def restart(cluster: Cluster, allocation: Allocation, process: Step) -> Step:
     """Start a process with the settings of one that has ended."""
-    return _start(cluster, allocation, _process_python(process), _srun_options(process))
+    return _start(cluster, allocation, _like(process, Submission("process", "")))
 
 
 def status(allocation: Allocation, process: Step) -> str:

@@ -12,6 +12,7 @@ from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
 from jupyter_slurm.services.jobdir.job_json_model import (
     CellRecord,
@@ -58,7 +59,9 @@ class StepFile(TypedDict):
     variables: NotRequired[Mapping[str, str]]
 
 
-def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> StepFile:
+def plan_step(
+    asked: api.Step, table: OptionTable, allocation: TrackedJob, prepared: PreparedEnvironment | None = None
+) -> StepFile:
     """Return the data that the holder needs."""
     options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
     names = step_options(table, options, is_process=is_one_task)
@@ -68,10 +71,10 @@ def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> St
         options.insert(0, "--overlap")  # without it, a step waits for the end of the previous one
     context = asked.get("context") or {}
     env = None if asked.get("process") else context.get("env")  # the cell uses the environment of its process
-    return {
+    step: StepFile = {
         "options": options,
         "args": list(asked.get("args") or []),
-        "python": asked.get("python"),
+        "python": _step_python(asked, prepared),
         "has_cpus": "cpus-per-task" in names,
         "has_gpus": bool(names & _GPUS),
         "has_output": bool(names & {"output", "error"}),
@@ -79,6 +82,16 @@ def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> St
         "env": None if env is None else submission_environment(env),
         "umask": context.get("umask"),
     }
+    if prepared is not None:
+        step["wrapper"], step["variables"] = list(prepared.wrapper()), dict(prepared.environment.variables)
+    return step
+
+
+def _step_python(asked: api.Step, prepared: PreparedEnvironment | None) -> str | None:
+    """Return the Python of a cell or a process; a command or a script needs none of the environment."""
+    if prepared is not None and asked["kind"] in ("python", "process"):
+        return prepared.python
+    return asked.get("python") or asked.get("default_python")
 
 
 def record_step(
@@ -122,7 +135,7 @@ def record_step(
         record = replace(record, name=asked.get("filename") or name)
     if kind == "python":
         filename, values = asked.get("filename") or "<cell>", asked.get("values")
-        cell = CellRecord(source=text, filename=filename, python=asked.get("python") or None)
+        cell = CellRecord(source=text, filename=filename, python=step["python"] or None)
         record = replace(record, cell=cell)
         if values:
             sent = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])

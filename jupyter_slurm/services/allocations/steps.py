@@ -24,11 +24,10 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations.kernels import Kernels
+from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
-from jupyter_slurm.services.jobdir.job_json_model import (
-    GrantRecord,
-)
+from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord, GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -60,17 +59,23 @@ class Steps:
 
     Parameters
     ----------
-    client, tracker, shelf, kernels
+    client, tracker, shelf, kernels, environments
         Services of the cluster.
     timeout : float
         Seconds that the request for a step may take.
     """
 
     def __init__(
-        self, client: SlurmClient, tracker: Tracker, shelf: JobDirectoryScan, kernels: Kernels, timeout: float
+        self,
+        client: SlurmClient,
+        tracker: Tracker,
+        shelf: JobDirectoryScan,
+        kernels: Kernels,
+        environments: StepEnvironments,
+        timeout: float,
     ) -> None:
         self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
-        self._kernels = kernels
+        self._kernels, self._environments = kernels, environments
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
@@ -112,11 +117,14 @@ class Steps:
     async def _start(self, allocation: TrackedJob, requested: api.Step) -> api.Job:
         process = find_owner(requested, self._tracker.find, allocation)
         folder = self._tracker.folder.job(requested["key"])
-        step = plan_step(requested, await self._client.options("srun"), allocation)
+        prepared = await self._environments.find(requested, allocation)
+        step = plan_step(requested, await self._client.options("srun"), allocation, prepared)
         kernel = await self._kernels.plan(requested) if requested["kind"] == "kernel" else None
         if kernel is not None:
             step = {**step, **kernel.step}
         record, script = record_step(requested, step, allocation, self._tracker.folder, self._tracker.clock())
+        if prepared is not None:
+            record = replace(record, environment=EnvironmentRecord.from_json(prepared.environment.as_dict()))
         if kernel is not None:
             record = replace(record, kernel=kernel.kernel, environment=kernel.environment)
         if process is not None and process.kind == "kernel":

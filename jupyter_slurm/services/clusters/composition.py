@@ -12,6 +12,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
+from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
@@ -139,8 +140,10 @@ def _steps(
 ) -> tuple[Kernels, Steps]:
     """Make the services of kernels and steps."""
     client, tracker, timeout = sources.client, sources.tracker, agent.settings.submit_timeout
-    kernels = Kernels(client, tracker, Environments(location, transport, agent.clock), location.home)
-    return kernels, Steps(client, tracker, sources.scan, kernels, timeout)
+    environments = Environments(location, transport, agent.clock)
+    kernels = Kernels(client, tracker, environments, location.home)
+    in_steps = StepEnvironments(client, environments)
+    return kernels, Steps(client, tracker, sources.scan, kernels, in_steps, timeout)
 
 
 def _joined_jobs(

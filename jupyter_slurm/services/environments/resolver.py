@@ -128,10 +128,46 @@ class Environments:
             error.details["option"] = "env"  # a form shows it beside that field
             raise
 
+    async def prepare_step(
+        self, requested: api.Submission | api.Step, context: Context, known: Environment | None = None
+    ) -> PreparedEnvironment:
+        """Find the environment of a step or of all steps of an allocation.
+
+        Parameters
+        ----------
+        requested : mapping
+            Step, or the submission of an allocation.
+        context : Context
+            Context of the request.
+        known : Environment, optional
+            Environment of the allocation, instead of the one that the request names.
+
+        Raises
+        ------
+        UsageError
+            The environment does not exist, cannot be activated on the login node, or is a container image.
+        """
+        try:
+            environment = known or await self._find_environment(requested["env"] or "", context)
+            if environment.image:
+                raise UsageError(
+                    f"The environment {environment.name} is a container image, and steps cannot run in one.",
+                    hint="Use %%sbatch env=IMAGE or a kernel on a node, or call the container runtime in the step.",
+                )
+            return await self._with_python(environment, requested, context)
+        except UsageError as error:
+            error.details["option"] = "env"
+            raise
+
     async def _prepare(self, requested: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
         environment = await self._find_environment(requested["env"] or "", context)
         if requested["kind"] not in ("python", "session", "kernel"):
             return PreparedEnvironment(environment, None)
+        return await self._with_python(environment, requested, context)
+
+    async def _with_python(
+        self, environment: Environment, requested: api.Submission | api.Step, context: Context
+    ) -> PreparedEnvironment:
         if environment.modules:  # modules of a script are loaded at submission
             await self._check_modules(environment, context)
         if environment.image:
@@ -145,7 +181,7 @@ class Environments:
         if requested.startswith("docker://"):
             return self._contained(requested, {"image": requested})
         if requested.startswith(MODULE_PREFIX):
-            return _modules(requested)
+            return await self._with_modules(requested, context)
         if "/" in requested:
             return await self._at_path(requested, self._absolute(requested, context))
         known = self._location.environments
@@ -170,6 +206,19 @@ class Environments:
         environment = Environment.described(requested, told)
         await self._check(environment)
         return await self._with_variables(environment)
+
+    async def _with_modules(self, requested: str, context: Context) -> Environment:
+        """Return the environment of ``module:A,B``, or of ``module:A,B NAME`` with another environment after them."""
+        words, _, name = requested.partition(" ")
+        modules = _modules(words)
+        if not name:
+            return modules
+        environment = await self._find_environment(name, context)
+        if environment.image:
+            raise UsageError(
+                f"Modules are of no use in the container image {printable(name)}.", hint="Omit modules=, or env=."
+            )
+        return replace(environment, name=requested, modules=(*modules.modules, *environment.modules))
 
     async def _at_path(self, requested: str, path: str) -> Environment:
         signs = {"venv": posixpath.join(path, "pyvenv.cfg"), "conda": posixpath.join(path, "conda-meta")}

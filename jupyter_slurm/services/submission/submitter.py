@@ -169,8 +169,10 @@ class Submitter:
         context = await self._context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
-        prepared = None
-        if asked.get("env"):
+        prepared = held = None
+        if asked.get("env") and asked["kind"] == "allocation":
+            held = (await self._environments.prepare_step(asked, context)).environment
+        elif asked.get("env"):
             prepared = await self._environments.prepare(asked, context)
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
         staged = await self._staging.prepare(asked)
@@ -185,6 +187,7 @@ class Submitter:
             now=now,
             version=version,
             prepared=prepared,
+            step_environment=held,
             staged=staged,
             user=self._location.user,
             advised_memory=self._location.advice.get("memory"),

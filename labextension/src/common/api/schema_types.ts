@@ -524,9 +524,9 @@ export interface components {
             readonly python?: string | null;
             /** @description What tracebacks call a Python cell */
             readonly filename?: string | null;
-            /** @description Of a kernel: its environment, as of a submission */
+            /** @description Its environment, as of a submission; without it, that of the allocation */
             readonly env?: string | null;
-            /** @description With `env`, what runs it where neither `python` nor the environment says it */
+            /** @description What runs it where neither `python` nor an environment says it */
             readonly default_python?: string | null;
             readonly kernel?: components["schemas"]["KernelStep"];
             readonly values?: components["schemas"]["Variables"];
