@@ -13,7 +13,7 @@ from jupyter_slurm.transport.archive import Archive
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.rsync import Rsync, check_rsync
 
-__all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "choose_carrier"]
+__all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "has_rsync"]
 
 # Devices are not copied. Links stay links, and those that lead out are left out. Names stand on standard input.
 _OPTIONS: Final = [
@@ -121,10 +121,10 @@ class WithinCluster:
             )
 
 
-async def choose_carrier(transport: Transport, name: str, owner: str, *, is_pull: bool) -> Carrier:
-    """Return rsync if both sides have it, else tar."""
+async def has_rsync(transport: Transport, name: str) -> bool:
+    """Return whether both sides have an rsync that is new enough."""
     try:
         await check_rsync(transport, name)
     except CommandMissing:
-        return ArchiveCarrier(transport, is_pull=is_pull)
-    return RsyncCarrier(transport, owner, is_pull=is_pull)
+        return False
+    return True

@@ -192,8 +192,9 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
 
 
 async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _Part:
-    found = await source.list_files(group.folder, list(group.names))
-    there = await dest.list_files(place.folder, list(group.names.values()))
+    found, there = await asyncio.gather(
+        source.list_files(group.folder, list(group.names)), dest.list_files(place.folder, list(group.names.values()))
+    )
     names = {final: name for name, final in group.names.items()}
     other = dict[str, Entry]()
     for path, entry in there.items():

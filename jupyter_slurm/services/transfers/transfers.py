@@ -16,7 +16,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import CommandMissing, LoginFailed, NotConnected, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.staging.local_path_seal import MachineSeal
-from jupyter_slurm.services.transfers.carriers import WithinCluster, choose_carrier
+from jupyter_slurm.services.transfers.carriers import ArchiveCarrier, Carrier, RsyncCarrier, WithinCluster, has_rsync
 from jupyter_slurm.services.transfers.cluster_side import ClusterSide
 from jupyter_slurm.services.transfers.local_side import LocalSide
 from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest, copy_files
@@ -52,6 +52,7 @@ class Transfers:
         self._settings, self._cluster, self._bus = settings, cluster, bus
         self._running: dict[str, Transfer] = {}
         self._ended: deque[Transfer] = deque(maxlen=_MAX_ENDED)
+        self._have_rsync: dict[tuple[str, int], bool] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -161,7 +162,7 @@ class Transfers:
             await self._copy_through(transfer, far, self._side(request.to_cluster), owner, partial)
         else:
             is_pull = request.kind == "get"
-            carrier = await choose_carrier(far.transport, request.cluster, owner, is_pull=is_pull)
+            carrier = await self._carrier(far, request.cluster, owner, is_pull=is_pull)
             source, dest = (far, LocalSide()) if is_pull else (LocalSide(), far)
             await copy_files(transfer, source, dest, carrier, partial)
 
@@ -190,16 +191,25 @@ class Transfers:
         folder = os.path.join(self._settings.state_dir, "transfers", transfer.id)
         await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
         got = TransferRequest(request.cluster, "get", request.sources, folder + "/", overwrite=True)
-        pull = await choose_carrier(source.transport, request.cluster, owner, is_pull=True)
+        pull = await self._carrier(source, request.cluster, owner, is_pull=True)
         await copy_files(Transfer(transfer.id, got, transfer.follow), source, LocalSide(), pull, partial)
         names = sorted(await asyncio.to_thread(os.listdir, folder))
         paths = tuple(os.path.join(folder, name) for name in names)
         put = TransferRequest(str(request.to_cluster), "put", paths, request.dest, overwrite=request.overwrite)
-        push = await choose_carrier(dest.transport, str(request.to_cluster), owner, is_pull=False)
+        push = await self._carrier(dest, str(request.to_cluster), owner, is_pull=False)
         second = Transfer(transfer.id, put, transfer.follow)
         await copy_files(second, LocalSide(), dest, push, partial)
         transfer.follow(second)
         await LocalSide().remove(folder)
+
+    async def _carrier(self, side: ClusterSide, cluster: str, owner: str, *, is_pull: bool) -> Carrier:
+        """Return rsync if both sides have it, else tar; each connection is asked once."""
+        key = (cluster, side.transport.generation)
+        if key not in self._have_rsync:
+            self._have_rsync[key] = await has_rsync(side.transport, cluster)
+        if self._have_rsync[key]:
+            return RsyncCarrier(side.transport, owner, is_pull=is_pull)
+        return ArchiveCarrier(side.transport, is_pull=is_pull)
 
     def _side(self, name: str) -> ClusterSide:
         cluster = self._cluster(name)

@@ -84,8 +84,9 @@ class CommandStream(SocketStream):
 
     def recv(self, size: int) -> bytes:
         """Wait for output; the end of the command breaks the stream."""
-        if data := self._sock.recv(size):
-            return data
+        with contextlib.suppress(ConnectionResetError):  # it ended with unread input
+            if data := self._sock.recv(size):
+                return data
         self._listening.join(1.0)
         said = bytes(self._stderr).decode("utf-8", "replace").strip()
         raise ConnectionResetError(said or "the command ended")

@@ -227,3 +227,15 @@ async def test_a_link_at_the_destination_is_not_followed(tmp_path: Path) -> None
     group = Group("/far", {"asked": "asked"}, str(tmp_path / "partial/0"))
     assert await LocalSide().finish(place, [group], overwrite=True) == ["asked/sub"]
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+async def test_files_pass_through_this_computer_to_another_cluster(desk: Any, cluster: Any, tmp_path: Path) -> None:
+    """The second cluster is that of this computer; both have the same file system here."""
+    if not desk.way.is_remote:
+        return  # there is one cluster only
+    near = await desk.core.clusters.register(str(cluster.slurm_conf), cluster.env().get("PATH", os.defpath))
+    files = fill(tmp_path / "one/project")
+    done = await transfer(desk, "copy", [tmp_path / "one/project"], f"{tmp_path}/two/", to_cluster=near["id"])
+    assert (done["error"], done["state"], done["files"]) == (None, "finished", len(files) + 1)
+    check(tmp_path / "two/project", files)
+    assert list((tmp_path / "state/transfers").iterdir()) == []
