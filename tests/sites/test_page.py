@@ -17,6 +17,7 @@ from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.magics import COMMANDS
 from jupyter_slurm.magics.remote import CELL_KEYWORDS as REMOTE_WORDS
+from jupyter_slurm.magics.remote import LINE_KEYWORDS as REMOTE_LINE_WORDS
 from jupyter_slurm.magics.salloc import KEYWORDS as ALLOCATION_WORDS
 from jupyter_slurm.magics.sbatch import CELL_KEYWORDS, FILE_KEYWORDS, check
 from jupyter_slurm.magics.slurm import USAGES
@@ -42,6 +43,7 @@ OURS = sorted(
 _ANYWHERE = {
     "%%sbatch": ("sbatch", CELL_KEYWORDS),
     "%%remote": ("srun", REMOTE_WORDS),
+    "%remote": ("srun", REMOTE_LINE_WORDS),
     "%salloc": ("sbatch", ALLOCATION_WORDS),
 }
 _FIRST = {"%sbatch": ("sbatch", FILE_KEYWORDS), "%srun": ("srun", LINE_KEYWORDS)}
@@ -119,6 +121,21 @@ def test_the_profile_that_a_page_shows_extends_the_one_of_the_cluster(name: str)
     for text in re.findall(r"^```toml\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL):
         assert text.startswith(f'extends = "{name}"\n')
         assert parse_profile(name, text.encode(), f"{name}.md").user == "ana"
+
+
+def test_nearly_each_line_of_the_guides_has_a_command_of_ours() -> None:
+    """The others say in words why there is none; the command itself is parsed in the test below."""
+    tables = [
+        PAGES[name].partition("| In the guide | With jupyter_slurm |\n|---|---|\n")[2] for name in shipped_names()
+    ]
+    rows = [re.split(r"(?<!\\)\|", row)[1:-1] for table in tables for row in table.partition("\n\n")[0].splitlines()]
+    assert all(len(row) == 2 for row in rows)
+    answered = [row for row in rows if re.search(r"`(?:%|jupyter slurm )", row[1])]
+    others = [row for row in rows if row not in answered]
+    assert len(rows) >= 126
+    assert len(answered) >= 121
+    assert len(others) <= 5, others
+    assert all(len(row[1].split()) > 5 for row in others), others
 
 
 @pytest.mark.parametrize("line", OURS)
