@@ -15,12 +15,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.runner.session.ssh_server import key_line
+from jupyter_slurm.runner.session import ssh_server
 from jupyter_slurm.services.tunnels.ssh_config import with_include, without_include
 
 _TEXT: dict[str, Any] = {"text": True, "timeout": 150, "check": False, "stdin": subprocess.DEVNULL}
@@ -81,6 +82,7 @@ def test_programs_of_ssh_share_a_job_that_starts_by_itself(
     job, gpu, user = first.stdout.split()
     assert (gpu, user) == ("0", pwd.getpwuid(os.getuid()).pw_name)
     assert "submitting a job" in first.stderr
+    assert person.ssh("ssh", "-tt", "far", "tty").stdout.startswith("/dev/pts/")
     second = [
         subprocess.Popen(
             person.argv("ssh", "far", "echo $SLURM_JOB_ID; cat"),
@@ -211,8 +213,16 @@ def test_wrong_words_write_nothing(person: Person) -> None:
 
 def test_the_line_of_a_key_has_the_environment_of_the_job() -> None:
     env = {"A": 'x "y" %', "HOME": "/h", "SSH_AUTH_SOCK": "/s", "BASH_FUNC_f%%": "()", "B": "1\n2", "C": "end\\"}
-    assert key_line("ssh-ed25519 AAAA", env) == 'environment="A=x \\"y\\" %" ssh-ed25519 AAAA\n'
-    assert key_line("ssh-ed25519 AAAA", {}) == "ssh-ed25519 AAAA\n"
+    assert ssh_server.key_line("ssh-ed25519 AAAA", env) == 'environment="A=x \\"y\\" %" ssh-ed25519 AAAA\n'
+    assert ssh_server.key_line("ssh-ed25519 AAAA", {}) == "ssh-ed25519 AAAA\n"
+
+
+def test_a_node_without_sshd_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_server, "_SYSTEM_FOLDERS", ())
+    part = {"command": ["sshd", "{port}"], "base_url": "/", "ssh": "ssh-ed25519 AAAA"}
+    place: Any = SimpleNamespace(folder=str(tmp_path), job={"session": part}, put=None)
+    with pytest.raises(ssh_server.command.SessionStartError, match=r"has no sshd, which an editor needs"):
+        ssh_server.SshServer(place, {"PATH": str(tmp_path)}).start()
 
 
 def test_the_include_is_removed_as_it_was_added() -> None:

@@ -12,7 +12,7 @@ from jupyter_slurm.cli.arguments.cluster import with_cluster_first
 from jupyter_slurm.cli.editors.hosts import EditorHost, host_names, load_host, remove_host, write_host
 from jupyter_slurm.cli.terminal import add_verbatim
 from jupyter_slurm.documentation import page_url
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
@@ -121,9 +121,12 @@ def _host(cluster: Cluster, parsed: MagicLine) -> tuple[EditorHost, MagicLine]:
 
 def _open(host: EditorHost, parsed: MagicLine) -> int:
     """Open the editor, or print how."""
-    from jupyter_slurm.cli.editors.ssh_files import include
+    from jupyter_slurm.cli.editors.ssh_files import include, report
 
-    include(host.name, sure=True)
+    try:
+        include(host.name, sure=True)
+    except ConfigError as error:  # for example a link to a file that a program manages
+        report(f"{error.message}. Add this line at its top by hand: Include jupyter_slurm.conf")
     wanted = parsed.keywords.get("editor")
     editor = next(filter(shutil.which, [wanted] if wanted else _EDITORS), None)
     argv = ["--remote", f"ssh-remote+{host.name}", *([host.folder] if host.folder else [])]
