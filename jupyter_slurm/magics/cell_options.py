@@ -68,7 +68,7 @@ def as_python(cell: str) -> str:
 def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the named one, else that of the kernel, or of the remote host."""
     named = parsed.keywords.get("python")
-    if named and "env" in parsed.keywords and "/" not in named:
+    if named and parsed.keywords.keys() & {"env", "modules"} and "/" not in named:
         return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
 

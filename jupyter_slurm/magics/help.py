@@ -36,6 +36,7 @@ Keywords (they have no dashes; options of Slurm have):
     python=PATH   run a Python cell with this Python of the node
     env=NAME      choose the environment of the job: a name in the profile, the folder of a venv or of conda, modules
                   (env=module:python/3.11), or a container image (env=docker://NAME:TAG, a SIF file, an unpacked image)
+    modules=A,B   load these modules first, as `module load` does; with or without env=
     sweep=lr:1e-4,1e-3;gamma:0.9,1
                   submit one array with a task for each combination. A Python cell has the variables lr, gamma and
                   task_index; a script has environment variables. sweep=NAME takes a list of dicts, a DataFrame, or a

@@ -32,6 +32,7 @@ from jupyter_slurm.magics.cell_options import (
     cell_name,
     cell_python,
     check_name,
+    environment_name,
     is_test,
     mention,
     pack_cell_variables,
@@ -63,6 +64,7 @@ FILE_KEYWORDS = {
     "afterany": True,
     "as": True,
     "env": True,
+    "modules": True,
     "resume": None,
     "show": False,
     "stage": True,
@@ -139,7 +141,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         slurm_options(parsed),
         parsed.args,
         **interpreter,
-        env=parsed.keywords.get("env"),
+        env=environment_name(parsed),
         stage=parse_stage_words(parsed.keywords),
         filename=cell_name(shell) if kind == "python" else None,
         values=pack_cell_variables(parsed, namespace, _sweep_variables(parsed, cell, sweep)),
@@ -194,7 +196,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
         **_pythons(parsed, cluster, "script"),
         **_resumed(parsed, cluster, "script"),
         "sweep": _sweep(parsed, namespace),
-        "env": parsed.keywords.get("env"),
+        "env": environment_name(parsed),
         "stage": parse_stage_words(parsed.keywords),
     }
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
@@ -278,7 +280,8 @@ def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return the interpreter for a Python cell: the named one, or the default, which an environment may replace."""
     if "python" in parsed.keywords:
         return {} if kind == "script" else {"python": cell_python(parsed, cluster)}
-    return {} if kind == "script" and "env" not in parsed.keywords else {"default_python": cell_python(parsed, cluster)}
+    is_plain = not parsed.keywords.keys() & {"env", "modules"}
+    return {} if kind == "script" and is_plain else {"default_python": cell_python(parsed, cluster)}
 
 
 def _warn_about_python(cluster: Cluster, submission: Submission) -> None:
