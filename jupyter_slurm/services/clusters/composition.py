@@ -100,7 +100,6 @@ def compose_cluster(
     identity, staging = ClusterIdentity(location, client), Staging(tracker, location, MachineSeal(settings.state_dir))
     recovery = SubmissionRecovery(tracker, client, poller, settings.submit_timeout)
     kernels, steps = _steps(location, transport, sources, agent)
-    events = RunnerEvents(tracker, scan, steps.apply_start, sources.checks.note_cancel)
     inventory = _inventory(location, client, tracker, agent.clock)
     jobs = JobCatalog(sources, steps, WaitingJobs(client, tracker, inventory, location.user), location.user)
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
@@ -117,7 +116,7 @@ def compose_cluster(
         tracker=tracker,
         scan=scan,
         poller=poller,
-        runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
+        runner_watch=_runner_watch(location, sources, steps, agent),
         recovery=recovery,
         submitter=submitter,
         environment_offers=EnvironmentOffers(location, search, settings.state_dir, tracker.publish),
@@ -146,11 +145,22 @@ def _steps(
     return kernels, Steps(client, tracker, sources.scan, kernels, in_steps, timeout)
 
 
+def _runner_watch(location: ClusterLocation, sources: JobSources, steps: Steps, agent: AgentContext) -> RunnerWatch:
+    """Make the watch of the events of runners."""
+    events = RunnerEvents(sources.tracker, sources.scan, steps.apply_start, sources.checks.note_cancel)
+    return RunnerWatch(sources.tracker, events, agent.bus, is_far=location.is_remote)
+
+
 def _joined_jobs(
     sources: JobSources, jobs: JobCatalog, steps: Steps, submitter: Submitter, timeout: float
 ) -> JoinedJobs:
     """Make the service that joins running jobs."""
-    given = (partial(jobs.find, is_shown=False), submitter.installed_path, steps.apply_start)
+
+    async def installed_path(name: str) -> str:
+        await submitter.prepare()
+        return submitter.runner_path(name)
+
+    given = (partial(jobs.find, is_shown=False), installed_path, steps.apply_start)
     return JoinedJobs(sources.client, sources.tracker, *given, timeout)
 
 

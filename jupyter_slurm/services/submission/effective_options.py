@@ -1,7 +1,8 @@
-"""Effective options of a submission, from the command line, the environment and the header of the script."""
+"""Effective options of a submission, from the command line, the environment and the script; options of its outputs."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_slurm.domain.environment_variables import SBATCH_VARIABLES
@@ -9,9 +10,11 @@ from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
-from jupyter_slurm.errors import OptionError
+from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.job_json_model import OutputsRecord
 
-__all__ = ["options_in_force"]
+__all__ = ["options_in_force", "output_options"]
 
 # Options that turn sbatch into something other than the submission of this script.
 _NOT_HERE = {
@@ -96,3 +99,29 @@ def _allowed(options: Sequence[Option]) -> Iterator[Option]:
                 option=option.tokens[0],
             )
         yield option
+
+
+def output_options(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], OutputsRecord]:
+    """Add output paths if the user gave none; return the options to add and the effective patterns."""
+    task = ".%a" if "array" in chosen else ""
+    if "output" in chosen:
+        output = chosen["output"]
+        return [], OutputsRecord(stdout=output, stderr=chosen.get("error") or output)
+    stderr = chosen.get("error")
+    added = [f"--output={_literal(job.file('stdout'))}{task}"]
+    if "error" not in chosen:
+        stderr = job.file("stderr") + task
+        added.append(f"--error={_literal(job.file('stderr'))}{task}")
+    if "open-mode" not in chosen:
+        added.append("--open-mode=append")  # a requeue would truncate earlier output
+    return added, OutputsRecord(stdout=job.file("stdout") + task, stderr=stderr)
+
+
+def _literal(path: str) -> str:
+    """Escape a path for a filename pattern; a backslash would disable patterns and cannot be escaped."""
+    if "\\" in path:
+        raise UsageError(
+            f"Job directories cannot be created in {posixpath.dirname(path)}, because its name has a backslash.",
+            hint="Choose another directory: c.JupyterSlurm.job_root, or job_root in the profile of the cluster.",
+        )
+    return path.replace("%", "%%")

@@ -34,7 +34,7 @@ from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers
 from jupyter_slurm.services.submission import script_additions as sweeping
-from jupyter_slurm.services.submission.effective_options import options_in_force
+from jupyter_slurm.services.submission.effective_options import options_in_force, output_options
 from jupyter_slurm.transport.base import Context
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
         launchers.check_components(requested)
     watcher = start.watcher()
     sweep = sweeping.plan(requested, request.folder.job(requested["key"]), chosen, part, watcher, start.otherwise)
-    added, outputs = _outputs(job, chosen)
+    added, outputs = output_options(job, chosen)
     limit = _time_limit(chosen.get("time"))
     added = _add_options(request, start, staged, chosen, [*added, *sweep.options], limit)
     of_part = part.options(chosen) if part else []
@@ -381,29 +381,3 @@ def _time_limit(text: str | None) -> int | None:
 def _work_dir(cwd: str | None, chosen: str | None) -> str | None:
     """Return the job's working directory: sbatch takes --chdir relative to its own."""
     return posixpath.join(cwd or "/", chosen) if chosen else cwd
-
-
-def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], OutputsRecord]:
-    """Add output paths if the user gave none; return the options to add and the effective patterns."""
-    task = ".%a" if "array" in chosen else ""
-    if "output" in chosen:
-        output = chosen["output"]
-        return [], OutputsRecord(stdout=output, stderr=chosen.get("error") or output)
-    stderr = chosen.get("error")
-    added = [f"--output={_literal(job.file('stdout'))}{task}"]
-    if "error" not in chosen:
-        stderr = job.file("stderr") + task
-        added.append(f"--error={_literal(job.file('stderr'))}{task}")
-    if "open-mode" not in chosen:
-        added.append("--open-mode=append")  # a requeue would truncate earlier output
-    return added, OutputsRecord(stdout=job.file("stdout") + task, stderr=stderr)
-
-
-def _literal(path: str) -> str:
-    """Escape a path for a filename pattern; a backslash would disable patterns and cannot be escaped."""
-    if "\\" in path:
-        raise UsageError(
-            f"Job directories cannot be created in {posixpath.dirname(path)}, because its name has a backslash.",
-            hint="Choose another directory: c.JupyterSlurm.job_root, or job_root in the profile of the cluster.",
-        )
-    return path.replace("%", "%%")

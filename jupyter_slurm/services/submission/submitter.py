@@ -395,8 +395,3 @@ class Submitter:
     def runner_path(self, name: str) -> str:
         """Return the path of a runner file."""
         return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")
-
-    async def installed_path(self, name: str) -> str:
-        """Return the path of a runner file that is installed."""
-        await self.prepare()
-        return self.runner_path(name)
