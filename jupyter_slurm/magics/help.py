@@ -247,7 +247,8 @@ List clusters, logins, users and tunnels:    %slurm list
 Show the usage of your accounts:             %slurm usage [account=NAME] [start=DATE] [end=DATE] [by=user,partition,gpu]
 Show who uses which CPUs and GPUs now:       %slurm who [by=user,account,partition] [account=NAME] [partition=NAME]
 Show free space and quotas:                  %slurm room [newer]
-Copy files to or from a cluster:             %slurm put SOURCE… [CLUSTER:]DEST, get [CLUSTER:]SOURCE… DEST
+Copy files to a cluster:                     %slurm put SOURCE… [CLUSTER:]DEST
+Copy files from a cluster:                   %slurm get [CLUSTER:]SOURCE… DEST
 Copy files between or within clusters:       %slurm copy [CLUSTER:]SOURCE… [CLUSTER:]DEST
 Send a folder as stage= does:                %slurm stage FOLDER [CLUSTER:DEST]
 List transfers, or stop one:                 %slurm transfers [stop ID]

@@ -339,6 +339,30 @@ class PlumbingHousekeeping:
         return {"removed": [], "kept": 0}
 
 
+class PlumbingTransfers:
+    """Transfers of files, which have finished at once."""
+
+    def __init__(self, core: PlumbingCore) -> None:
+        self._core = core
+
+    async def start(self, cluster: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self._core.cluster(cluster)
+        said = {"cluster": cluster, "to_cluster": None, **asked}
+        said.pop("overwrite", None)
+        numbers = {"bytes": 0, "total": 0, "files": 0, "unchanged": 0, "rate": None, "started": 1.0, "ended": 2.0}
+        return {"id": "0" * 12, "state": "finished", "warnings": [], "error": None, **numbers, **said}
+
+    def list_to_api(self, cluster: str) -> list[dict[str, Any]]:
+        self._core.cluster(cluster)
+        return []
+
+    def transfer_to_api(self, transfer: str) -> dict[str, Any]:
+        raise UsageError(f"there is no transfer {transfer}", hint="List them.")
+
+    async def stop_transfer(self, transfer: str) -> dict[str, Any]:
+        return self.transfer_to_api(transfer)
+
+
 class PlumbingCore:
     """Core that answers at once and records its calls, for tests of the parts between a client and a core.
 
@@ -356,6 +380,7 @@ class PlumbingCore:
         self.local = PlumbingCluster(self)
         self.examinations, self.housekeeping = PlumbingExaminations(self), PlumbingHousekeeping(self)
         self.tunnels, self.sessions, self.images = PlumbingTunnels(self), PlumbingSessions(self), PlumbingImages(self)
+        self.transfers = PlumbingTransfers(self)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None

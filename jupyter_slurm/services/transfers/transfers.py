@@ -92,6 +92,7 @@ class Transfers:
 
     def list_to_api(self, cluster: str) -> list[api.Transfer]:
         """Return the running and the recent transfers of a cluster, the latest last."""
+        self._cluster(cluster)
         both = sorted([*self._ended, *self._running.values()], key=lambda transfer: transfer.started)
         return [one.to_api() for one in both if cluster in (one.request.cluster, one.request.to_cluster)]
 
