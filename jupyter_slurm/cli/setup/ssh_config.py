@@ -159,7 +159,8 @@ def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
 
 def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
     """Put entries into jupyter_slurm's file, replace older ones, and remove expired ones; return their names."""
-    mine, over = {(entry.cluster, entry.job, entry.node) for entry in new}, list[SshConfigEntry]()
+    mine = {(entry.cluster, entry.job, entry.node) for entry in new}
+    over: list[SshConfigEntry] = []
 
     def change(known: list[SshConfigEntry]) -> list[SshConfigEntry]:
         others = [entry for entry in known if (entry.cluster, entry.job, entry.node) not in mine]
