@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from ssh_hosts import Site
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.runner.session import ssh_server
@@ -200,6 +201,31 @@ _WRONG = (
     (("--remove", "none"), "There is no host 'none'"),
     (("--connect", "../x"), "There is no host '../x'"),
 )
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+@pytest.mark.slow
+def test_from_a_laptop_a_login_is_asked_for_at_the_terminal_and_other_users_are_refused(
+    laptop: Any, ssh_site: Site
+) -> None:
+    laptop.knows(ssh_site)
+    laptop.write("sites/far.toml", '[login]\nhost = "login"\n')
+    code = (r"erification code: *", ssh_site.codes.next)
+    made = laptop.slurm("code", "far", "noopen", "--chdir=/tmp", dialogue=[code])
+    assert made.code == 0, made.text
+    assert laptop.printed("disconnect", "far").returncode == 0
+    done = laptop.at_terminal("ssh", "far-code", "hostname; id -un", dialogue=[code], timeout=150)
+    assert re.search(rf"^(node1|node2)\n{ssh_site.user}$", done.text.replace("\r", ""), re.MULTILINE), done.text
+    (session,) = json.loads(laptop.printed("sessions", "--cluster", "far", "--json").stdout)
+    address = ("127.0.0.1", session["session"]["local_port"])
+    with contextlib.suppress(ConnectionResetError), socket.create_connection(address, 30) as connection:
+        assert connection.recv(100) == b"", "another user of the laptop gets nothing from the node"
+    copied = laptop.at_terminal("rsync", "-e", "ssh", str(laptop.ssh / "config"), "far-code:from-laptop")
+    assert copied.code == 0, copied.text
+    sent = Path(f"~{ssh_site.user}/from-laptop").expanduser()
+    assert sent.read_text() == (laptop.ssh / "config").read_text()
+    assert laptop.printed("stop", "far-code", "--cluster", "far").returncode == 0
 
 
 @pytest.mark.slurm
