@@ -43,19 +43,8 @@ STILL_WAITS_TEXT = "still waits, and is dropped when it could start"
 _KERNEL_END_TIMEOUT_S = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
 _START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation is known
 _INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted step
-_STEP_KEYS = (
-    "key",
-    "kind",
-    "text",
-    "options",
-    "args",
-    "python",
-    "filename",
-    "values",
-    "context",
-    "env",
-    "default_python",
-)
+_PYTHON_KEYS = ("python", "default_python", "env")
+_STEP_KEYS = (*_PYTHON_KEYS, "key", "kind", "text", "options", "args", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
 
 

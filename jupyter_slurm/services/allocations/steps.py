@@ -27,7 +27,7 @@ from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
-from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord, GrantRecord
+from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -124,7 +124,7 @@ class Steps:
             step = {**step, **kernel.step}
         record, script = record_step(requested, step, allocation, self._tracker.folder, self._tracker.clock())
         if prepared is not None:
-            record = replace(record, environment=EnvironmentRecord.from_json(prepared.environment.as_dict()))
+            record = replace(record, environment=prepared.record())
         if kernel is not None:
             record = replace(record, kernel=kernel.kernel, environment=kernel.environment)
         if process is not None and process.kind == "kernel":

@@ -14,6 +14,7 @@ from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, MODULE_PREFIX, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.transport.base import Context, Transport
 
@@ -70,6 +71,10 @@ class PreparedEnvironment:
 
     environment: Environment
     python: str | None
+
+    def record(self) -> EnvironmentRecord:
+        """Return the part of a job's record."""
+        return EnvironmentRecord.from_json(self.environment.as_dict())
 
     def check(self, export: str | None, kind: str) -> None:
         """Refuse an --export that keeps the environment from the job."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request
-from jupyter_slurm.domain.scripts.environments import Environment
 from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
@@ -87,8 +86,6 @@ class PlanRequest:
         Version of the cluster's sbatch.
     prepared : PreparedEnvironment or None
         Environment of the job, if requested.
-    step_environment : Environment or None
-        Environment of the steps of an allocation. The job that holds the allocation runs without it.
     staged : StagedFolders or None
         Folders staged with the job; by default the job runs in the first one.
     user : str
@@ -107,7 +104,6 @@ class PlanRequest:
     now: float
     version: tuple[int, int] | None = None
     prepared: PreparedEnvironment | None = None
-    step_environment: Environment | None = None
     staged: StagedFolders | None = None
     user: str = ""
     advised_memory: str | None = None
@@ -200,9 +196,6 @@ def _record(request: PlanRequest, chosen: Mapping[str, str | None], command: _Co
         outputs=command.outputs,
         advised=AdviceRecord(memory=request.advised_memory) if request.advised_memory else None,
         preemptible=None if request.is_preemptible else False,
-        environment=EnvironmentRecord.from_json(request.step_environment.as_dict())
-        if request.step_environment
-        else None,
         given=ALWAYS_WRITTEN,
     )
 
@@ -309,9 +302,7 @@ class _Start:
             launcher=(asked.get("launcher") or None) if "launcher" in names else None,
             resume=(asked.get("resume") or None) if "resume" in names else None,
             image=ImageRecord.from_json(asked["image"]) if asked.get("image") else None,
-            environment=EnvironmentRecord.from_json(self.prepared.environment.as_dict())
-            if self.prepared
-            else record.environment,
+            environment=EnvironmentRecord.from_json(self.prepared.environment.as_dict()) if self.prepared else None,
         )
 
     def _lease(self) -> LeaseRecord | None:

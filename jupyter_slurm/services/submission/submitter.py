@@ -169,10 +169,8 @@ class Submitter:
         context = await self._context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
-        prepared = held = None
-        if asked.get("env") and asked["kind"] == "allocation":
-            held = (await self._environments.prepare_step(asked, context)).environment
-        elif asked.get("env"):
+        prepared = None
+        if asked.get("env") and asked["kind"] != "allocation":
             prepared = await self._environments.prepare(asked, context)
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
         staged = await self._staging.prepare(asked)
@@ -187,7 +185,6 @@ class Submitter:
             now=now,
             version=version,
             prepared=prepared,
-            step_environment=held,
             staged=staged,
             user=self._location.user,
             advised_memory=self._location.advice.get("memory"),
@@ -208,6 +205,9 @@ class Submitter:
         plan = make_plan(request)
         parts = await self._parts(plan) if plan.record.array else []
         first = make_plan(request, parts[0]) if parts else plan
+        if request.asked["kind"] == "allocation" and request.asked.get("env"):  # its own job runs without it
+            held = (await self._environments.prepare_step(request.asked, request.context)).record()
+            first = replace(first, record=replace(first.record, environment=held))
         return replace(first, values=await self._values(request.asked)), parts
 
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
