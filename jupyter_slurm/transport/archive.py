@@ -222,7 +222,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directories: _Di
     at, name = directories.at(path)
     if member.isdir():
         with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=at)
+            os.mkdir(name, dir_fd=at)
         return
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)  # the beginning of an earlier run

@@ -176,7 +176,12 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
         raise conflicts
     for part in parts:
         transfer.note_choice(part.choice, part.source)
-    await dest.check_room(place, transfer.total or 0)
+    try:
+        await dest.check_room(place, transfer.total or 0)
+    except SlurmError:
+        if not place.is_resumed:
+            await dest.discard(place)
+        raise
     await dest.make([part.group for part in parts])
     loop = asyncio.get_running_loop()
 
