@@ -91,7 +91,12 @@ class JoinedJobs:
             )
         host = await self._find(reference)
         lease = host.record.lease if host.record is not None and not host.is_finished else None
-        if lease is not None and not lease.once:
+        if lease is not None and lease.once:
+            raise UsageError(
+                f"Job {reference} ends with its only step: no open allocation has this name or job ID.",
+                hint="Request an allocation with %salloc.",
+            )
+        if lease is not None:
             return job_dict(host)  # it is an allocation
         task = _task(reference, host)
         assert host.id is not None  # `_task` refuses steps and jobs without an ID
