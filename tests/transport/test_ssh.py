@@ -110,7 +110,7 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     await transport.write(f"{folder}/big", data)
     assert await transport.read(f"{folder}/big") == data
     for _ in range(sessions - 1):  # the last one is kept for commands; a stream returns its session at its end
-        stream = await asyncio.to_thread(transport.pipe, ["sh", "-c", "echo on; exec cat"], 30)
+        stream = await asyncio.to_thread(transport.pipe, ["sh", "-c", "echo on; cat; sleep 1"], 30)
         assert await asyncio.to_thread(stream.recv, 100) == b"on\n"  # a shell may read the bytes before it
         await asyncio.to_thread(stream.sendall, b"through")
         assert await asyncio.to_thread(stream.recv, 100) == b"through"
@@ -118,6 +118,8 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
             await asyncio.to_thread(transport.pipe, ["cat"], 30)
         assert (await transport.run(["echo", "meanwhile"])).stdout == b"meanwhile\n"
         stream.close()
+        # its command has not ended yet, as that of a route that failed: the session counts for a moment
+        (await asyncio.to_thread(transport.pipe, ["cat"], 30)).close()
     async with asyncio.timeout(60):
         while transport._pool.limit < sessions:
             await asyncio.sleep(0.05)

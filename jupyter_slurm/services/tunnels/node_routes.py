@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -302,11 +303,23 @@ class NodeRoutes:
         return await self._relay(argv, mark, goal, f"ssh from the login node to {goal.node}")
 
     async def _relay(self, argv: Sequence[str], mark: str, goal: RouteTarget, name: str) -> Route:
+        made, abandoned = list[Route](), threading.Event()
+
         def work() -> Route:
             stream = self._transport.pipe(argv, _START_TIMEOUT_S, env=self._location.environment)
-            return Multiplex(stream, mark, goal.node, name)
+            route = Multiplex(stream, mark, goal.node, name)
+            made.append(route)
+            if abandoned.is_set():
+                route.close()
+            return route
 
-        return await self._threads.call(work)
+        try:
+            return await self._threads.call(work)
+        except asyncio.CancelledError:  # the thread goes on: nobody else would close its session on the login node
+            abandoned.set()
+            for route in made:
+                self._threads.run_later(route.close)
+            raise
 
     async def _direct(self, goal: RouteTarget) -> Route:
         address, failed = await self._address(goal.node), self.failed(goal)

@@ -159,7 +159,7 @@ def open_command(
     room: ChannelLimit,
 ) -> Stream:
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
-    deadline, made = time.monotonic() + timeout, -math.inf
+    deadline, made, first = time.monotonic() + timeout, -math.inf, math.inf
     claim: SessionClaim | None = None
 
     def give_back() -> None:
@@ -178,7 +178,8 @@ def open_command(
                     made = time.monotonic()
                     if earlier is not None:
                         _in_loop(link, _release(room, earlier), deadline)
-                if claim is None:
+                first = min(first, time.monotonic())
+                if claim is None and time.monotonic() > first + _SESSION_CLOSE_S:  # no other command is ending, either
                     raise TransportError(
                         f"{link.name} allows no more sessions: {printable(error.text or '', 200)}",
                         hint=f"Ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
