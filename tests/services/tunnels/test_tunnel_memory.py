@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.tunnels import node_routes
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
@@ -118,3 +120,24 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
         {"kind": "session", "granted": {"nodes": "n[1"}}
     )  # a value of no real cluster
     await tunnels.approach("here", entry)
+
+
+async def test_a_relay_that_starts_after_its_caller_has_gone_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay is a session on the login node, whose number is limited."""
+    begun, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def pipe(*_: Any, **__: Any) -> None:
+        begun.set()
+        go.wait(30)
+
+    monkeypatch.setattr(node_routes, "Multiplex", lambda *_: SimpleNamespace(close=closed.set))
+    location = SimpleNamespace(environment={})
+    reach = NodeRoutes(*cast(Any, (SimpleNamespace(pipe=pipe), location, None, None)))
+    waiting = asyncio.create_task(reach._step(RouteTarget("n1", "7")))
+    assert await asyncio.to_thread(begun.wait, 30)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go.set()
+    assert await asyncio.to_thread(closed.wait, 30)
+    reach.close()
