@@ -33,6 +33,7 @@ _COMMANDS = {
     "stage": ("files.transfers", "send a folder as stage= of a job does"),
     "transfers": ("files.transfers", "list the transfers of files, or stop one"),
     "ls": ("files.listing", "list a directory of the cluster"),
+    "shell": ("shell", "open a terminal on the login node or in a job"),
     "sites": ("setup.sites", "list, print, add or check site profiles"),
     "config": ("config", "print all settings"),
     "jobs": ("jobs", "list your jobs"),
@@ -68,6 +69,7 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": "init connect disconnect doctor sh sites config",
     "Files": "ls put get copy stage transfers",
+    "Set up": "init connect disconnect doctor sh shell sites config",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",

@@ -20,6 +20,7 @@ from jupyter_slurm.services.images.image_jobs import Images
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.terminals.terminals import Terminals
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
 
@@ -45,7 +46,7 @@ class Core:
     ----------
     clusters : ClusterRegistry
         Clusters, each with its services; :meth:`cluster` returns one.
-    sessions, tunnels, images, examinations, housekeeping
+    sessions, terminals, tunnels, images, examinations, housekeeping
         Services for all clusters.
     bus : EventBus
         Publishes changes.
@@ -77,6 +78,7 @@ class Core:
         self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days)
         tunnel_folder = os.path.join(private, "tunnels")
         self.tunnels = Tunnels(settings, self.cluster, self.clusters.tunnel_ports, clock, tunnel_folder)
+        self.terminals = Terminals(self.cluster, os.path.join(private, "terminals"))
         self.images = Images(self.cluster)
         self.sessions = Sessions(self.cluster, self.tunnels, settings.machine_path("sessions"))
         self._transfers: Transfers | None = None
@@ -96,6 +98,7 @@ class Core:
         if self._transfers is not None:
             await self._transfers.stop()
         await self.sessions.stop()
+        self.terminals.stop()
         await self.tunnels.stop()
         await self.clusters.stop()
         self.bus.close()

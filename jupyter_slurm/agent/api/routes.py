@@ -53,6 +53,7 @@ CAPABILITIES = (
     "login-commands",
     "transfers",
     "files",
+    "terminals",
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
@@ -112,6 +113,10 @@ async def _get_output(core: Core, call: Call) -> Reply:
 
 async def _open_tunnel(core: Core, call: Call) -> Reply:
     return Reply(await core.tunnels.open(call.path["cluster"], call.body), status=201)
+
+
+async def _start_terminal(core: Core, call: Call) -> Reply:
+    return Reply(await core.terminals.start(call.path["cluster"], call.body), status=201)
 
 
 async def _make_image(core: Core, call: Call) -> Reply:
@@ -212,6 +217,10 @@ _SESSIONS: Mapping[str, Handler] = {
     "startTransfer": _start_transfer,
     "getTransfer": lambda core, call: core.transfers.transfer_to_api(call.path["transfer"]),
     "stopTransfer": lambda core, call: core.transfers.stop_transfer(call.path["transfer"]),
+    "listTerminals": lambda core, call: core.terminals.list_to_api(call.path["cluster"]),
+    "startTerminal": _start_terminal,
+    "attachTerminal": lambda core, call: core.terminals.attach(call.path["cluster"], call.path["terminal"]),
+    "closeTerminal": lambda core, call: core.terminals.close(call.path["cluster"], call.path["terminal"]),
     "listImages": lambda core, call: core.images.list_to_api(call.path["cluster"]),
     "makeImage": _make_image,
     "removeImage": lambda core, call: core.images.remove(call.path["cluster"], call.body["image"]),

@@ -1,0 +1,191 @@
+"""Command ``jupyter slurm shell``: a terminal on the login node, or in a running job."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.cli.terminal import add_command
+from jupyter_slurm.errors import NotConnected, SlurmError, TransportError, UsageError
+from jupyter_slurm.retry_delays import RetryDelays
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.client.clusters.terminal import TerminalViewer
+
+__all__ = ["add_parser", "run"]
+
+_ESCAPE = b"\x1d"  # Ctrl-]
+_RETRY_DELAYS_S = 0.2, 10.0  # seconds between two attempts to attach: first, and longest
+_INPUT_BYTES = 1 << 14
+_RESET = b"\x1bc"  # the output so far comes once more
+
+
+class _Detached(Exception):
+    """The user has detached."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        subparsers,
+        "shell",
+        description="Open a terminal on the login node, or inside a running job of yours, with the login that is open. "
+        "The cluster keeps the terminal when the connection breaks, and the command attaches to it again. To detach, "
+        "type Ctrl-] and then d. Type Ctrl-] twice to send one. A terminal ends with its shell, and in a job with the "
+        "job.",
+        page="how-to/terminals",
+    )
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="name of a site profile, job ID or key, or ID of a terminal (default: the login node)",
+    )
+    parser.add_argument("--list", action="store_true", help="list the open terminals")
+    parser.add_argument("--close", action="store_true", help="end the terminal TARGET")
+    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    from jupyter_slurm.client.clusters.cluster import current, is_local_id, use
+    from jupyter_slurm.client.clusters.terminal import list_terminals, start_terminal
+    from jupyter_slurm.client.settings import settings
+    from jupyter_slurm.sites.profile import list_profiles
+
+    name, target = args.cluster, args.target
+    if target is not None and name is None and (is_local_id(target) or target in list_profiles(settings().sites)):
+        name, target = target, None
+    cluster = use(name) if name else current()
+    if args.list:
+        for one in list_terminals(cluster):
+            where = f"job {one['job']}" if one["job"] else one["host"]
+            print(f"{one['id']}  {where}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(one['started']))}")
+        return 0
+    is_known = target is not None and any(one["id"] == target for one in list_terminals(cluster))
+    if args.close:
+        if not is_known:
+            raise UsageError(f"{target} is not a terminal of {cluster.name}.", hint="Add --list to list them.")
+        cluster.client.post(cluster.path("terminals", target, "close"))
+        return 0
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise UsageError(
+            "Standard input and output must be a terminal.", hint="For a single command, use `jupyter slurm sh`."
+        )
+    if not is_known:
+        target = start_terminal(cluster, target, *os.get_terminal_size())["id"]
+    return _Screen(cluster, str(target)).show()
+
+
+class _Screen:
+    """The terminal of the user, as the screen of a remote one."""
+
+    def __init__(self, cluster: Cluster, terminal: str) -> None:
+        self._cluster, self._terminal = cluster, terminal
+        self._is_escaped = False
+        self._wakes, self._waker = os.pipe()
+
+    def show(self) -> int:
+        """Show the terminal until its end, and return its exit code; 0 if the user detaches."""
+        delays, is_first = RetryDelays(*_RETRY_DELAYS_S), True
+        with self._raw():
+            while True:
+                began = time.monotonic()
+                try:
+                    viewer = self._attach()
+                    with contextlib.closing(viewer):
+                        self._write(b"" if is_first else _RESET)
+                        is_first = False
+                        return self._carry(viewer)
+                except _Detached:
+                    self._write(
+                        f"\r\n[Detached. `jupyter slurm shell {self._terminal}` attaches again.]\r\n".encode("ascii")
+                    )
+                    return 0
+                except (NotConnected, OSError, TransportError) as error:
+                    if is_first and isinstance(error, SlurmError):
+                        raise
+                    self._write(b"\r\n[The connection broke. Attaching again; Ctrl-] d detaches.]")
+                    self._wait(delays.next(lasted=time.monotonic() - began))
+
+    def _attach(self) -> TerminalViewer:
+        from jupyter_slurm.client.clusters.terminal import TerminalViewer
+        from jupyter_slurm.client.login.call import answering
+
+        if self._cluster.is_remote:
+            answering(self._cluster.client, self._cluster.name, self._cluster.log_in)
+        return TerminalViewer.attach(self._cluster, self._terminal)
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[None]:
+        before = termios.tcgetattr(0)
+        os.set_blocking(self._waker, False)
+        signal.signal(signal.SIGWINCH, lambda *_: None)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        tty.setraw(0)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+    def _carry(self, viewer: TerminalViewer) -> int:
+        viewer.resize(*os.get_terminal_size())
+        remote = viewer.sock.fileno()
+        while True:
+            ready, _, _ = select.select([0, remote, self._wakes], [], [])
+            if self._wakes in ready:
+                os.read(self._wakes, _INPUT_BYTES)
+                viewer.resize(*os.get_terminal_size())
+            if 0 in ready:
+                viewer.send(self._typed())
+            if remote in ready:
+                for kind, content in viewer.receive():
+                    if kind == b"x":
+                        return int(content) & 0xFF if content.isdigit() else 1
+                    self._write(content)
+
+    def _typed(self) -> bytes:
+        """Return what the user has typed, without escapes.
+
+        Raises
+        ------
+        _Detached
+            The user detaches, or the terminal was closed.
+        """
+        typed = os.read(0, _INPUT_BYTES)
+        if not typed:
+            raise _Detached
+        sent = bytearray()
+        for byte in typed:
+            if not self._is_escaped and byte == _ESCAPE[0]:
+                self._is_escaped = True
+                continue
+            if self._is_escaped and byte == ord("d"):
+                raise _Detached
+            sent += _ESCAPE if self._is_escaped and byte != _ESCAPE[0] else b""
+            sent.append(byte)
+            self._is_escaped = False
+        return bytes(sent)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait before the next attempt. Input is dropped, except for the keys that detach."""
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            if select.select([0], [], [], remaining)[0]:
+                self._typed()
+
+    def _write(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,153 @@
+"""Terminals on the login node and in jobs: start, list, and the connection of a viewer."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.login.call import answering
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.runner.terminal.keeper import HEAD, MAX_INPUT_BYTES, SIZE
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "FrameReader",
+    "TerminalViewer",
+    "frame",
+    "input_frames",
+    "list_terminals",
+    "resize_frame",
+    "start_terminal",
+]
+
+MAX_FRAME_BYTES: Final = 1 << 20
+_RECEIVED_BYTES: Final = 1 << 16
+
+
+def start_terminal(cluster: Cluster, job: str | None, columns: int, rows: int) -> api.Terminal:
+    """Start a terminal on the login node, or inside a running job.
+
+    Raises
+    ------
+    JobError
+        The job is not running.
+    TransportError
+        The terminal cannot be started.
+    """
+    asked: api.StartTerminalRequest = {"job": job, "columns": columns, "rows": rows}
+    path = cluster.path("terminals")
+    made: api.Terminal = answering(
+        cluster.client, cluster.name, lambda: cluster.client.post(path, json=asked, timeout=None)
+    )
+    return made
+
+
+def list_terminals(cluster: Cluster) -> list[api.Terminal]:
+    """Return the terminals on the login node of a cluster, oldest first."""
+    found: list[api.Terminal] = cluster.client.get(cluster.path("terminals"))
+    return found
+
+
+def frame(kind: bytes, content: bytes) -> bytes:
+    """Return a frame; see :mod:`jupyter_slurm.runner.terminal.keeper`."""
+    return HEAD.pack(kind, len(content)) + content
+
+
+def resize_frame(columns: int, rows: int) -> bytes:
+    """Return the frame with the size of a viewer."""
+    return frame(b"r", SIZE.pack(max(1, min(columns, 10_000)), max(1, min(rows, 10_000))))
+
+
+def input_frames(data: bytes) -> bytes:
+    """Return the frames with input."""
+    return b"".join(
+        frame(b"i", data[start : start + MAX_INPUT_BYTES]) for start in range(0, len(data), MAX_INPUT_BYTES)
+    )
+
+
+class FrameReader:
+    """Parser of the frames of a keeper."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the complete frames in new data: kind and content.
+
+        Raises
+        ------
+        TransportError
+            The host sends something else.
+        """
+        self._received += data
+        while len(self._received) >= HEAD.size:
+            kind, length = HEAD.unpack_from(self._received)
+            if kind not in (b"o", b"x") or length > MAX_FRAME_BYTES:
+                raise TransportError(
+                    "The host does not send a terminal.", hint="Start another terminal: `jupyter slurm shell`."
+                )
+            if len(self._received) < HEAD.size + length:
+                return
+            content = bytes(self._received[HEAD.size : HEAD.size + length])
+            del self._received[: HEAD.size + length]
+            yield kind, content
+
+
+class TerminalViewer:
+    """Connection of a viewer to a terminal.
+
+    Parameters
+    ----------
+    path : str
+        Socket of this computer that leads to the terminal.
+
+    Raises
+    ------
+    OSError
+        There is no such socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.sock.connect(path)
+        except BaseException:
+            self.sock.close()
+            raise
+        self._reader = FrameReader()
+
+    @classmethod
+    def attach(cls, cluster: Cluster, terminal: str) -> TerminalViewer:
+        """Attach to a terminal of a cluster."""
+        told: api.TerminalSocket = cluster.client.post(cluster.path("terminals", terminal, "attach"))
+        return cls(told["socket"])
+
+    def send(self, data: bytes) -> None:
+        """Send input."""
+        self.sock.sendall(input_frames(data))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Set the size of the terminal."""
+        self.sock.sendall(resize_frame(columns, rows))
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        """Wait for data, and return the complete frames.
+
+        Raises
+        ------
+        OSError
+            The connection broke.
+        """
+        data = self.sock.recv(_RECEIVED_BYTES)
+        if not data:
+            raise ConnectionResetError("the connection broke")
+        return list(self._reader.feed(data))
+
+    def close(self) -> None:
+        """Detach; the terminal stays."""
+        self.sock.close()

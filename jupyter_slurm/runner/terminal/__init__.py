@@ -1,0 +1,1 @@
+"""Terminals on a login node, which outlive the connection."""

@@ -1,0 +1,281 @@
+"""Keeper of a terminal: runs a program on a pseudoterminal, and serves its viewers on a Unix socket.
+
+It outlives the connection, keeps the last megabyte of output for later viewers, and ends with its program. Keeper and
+viewers exchange frames: a letter, the length of the content (4 bytes, big-endian), and the content. A viewer sends
+``i`` (input), ``r`` (columns and rows, 2 bytes each) and ``k`` (hang up). The keeper sends ``o`` (output), and ``x`` as
+its last frame (exit code in decimal digits, or nothing if it is not known).
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pwd
+import selectors
+import signal
+import socket
+import stat
+import struct
+import termios
+import time
+from collections import deque
+from typing import Sequence
+
+HEAD = struct.Struct(">cI")
+SIZE = struct.Struct(">HH")
+SCROLLBACK_BYTES = 1 << 20
+MAX_INPUT_BYTES = 1 << 16  # bytes in a frame of a viewer
+MAX_VIEWERS = 16
+_CHUNK_BYTES = 1 << 16
+_MAX_WAITING_BYTES = 1 << 18  # bytes that wait for a reader, before the keeper reads no more
+_STALL_S = 10.0  # seconds after which a viewer that reads nothing is disconnected
+_END_S = 5.0  # seconds for viewers to read the last output
+
+
+def folder() -> str:
+    """Return the private directory of this user's terminals on this host, which is made if missing.
+
+    Raises
+    ------
+    PermissionError
+        Another user owns the directory, or may enter it.
+    """
+    path = f"/tmp/jupyter-slurm-terminals-{os.getuid()}"  # noqa: S108 - the owner is checked
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "Another user may read or replace this directory", path)
+    return path
+
+
+def login_shell() -> str:
+    """Return the path of the user's login shell."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    return "/bin/sh"
+
+
+def start_program(argv: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
+    """Start a program on a new pseudoterminal, by default the login shell; return its process ID and the terminal."""
+    process, terminal = os.forkpty()
+    if process:
+        resize(terminal, columns, rows)
+        return process, terminal
+    try:
+        for number in (signal.SIGPIPE, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        resize(0, columns, rows)
+        shell = login_shell()
+        env = {**os.environ, "TERM": "xterm-256color", "SHELL": shell}
+        with contextlib.suppress(OSError):
+            os.chdir(os.path.expanduser("~"))
+        if argv:
+            os.execvpe(argv[0], list(argv), env)  # noqa: S606 - an argument list
+        os.execve(shell, ["-" + os.path.basename(shell)], env)  # noqa: S606 - the user's own shell
+    except OSError as error:
+        os.write(2, f"{error.filename or argv}: {error.strerror}\r\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(127)
+
+
+def resize(terminal: int, columns: int, rows: int) -> None:
+    """Set the size of a terminal."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+class _Viewer:
+    """A connected viewer, with the output that waits for it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock, self.received, self.waiting = sock, bytearray(), bytearray()
+        self.read_at = time.monotonic()
+
+    def send(self, kind: bytes, content: bytes) -> None:
+        if not self.waiting:
+            self.read_at = time.monotonic()
+        self.waiting += HEAD.pack(kind, len(content)) + content
+
+    def flush(self) -> None:
+        """Send what the viewer reads now. Of one that has gone, the input is still read up to its end."""
+        while self.waiting:
+            try:
+                sent = self.sock.send(self.waiting[:_CHUNK_BYTES])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.waiting.clear()
+                return
+            self.read_at = time.monotonic()
+            del self.waiting[:sent]
+
+
+class Keeper:
+    """One terminal and its viewers.
+
+    Parameters
+    ----------
+    listener : socket
+        Listening Unix socket of the viewers.
+    process, terminal : int
+        Process ID of the program, and its pseudoterminal.
+    """
+
+    def __init__(self, listener: socket.socket, process: int, terminal: int) -> None:
+        self._listener, self._process, self._terminal = listener, process, terminal
+        self._viewers: dict[int, _Viewer] = {}
+        self._scrollback: deque[bytes] = deque()
+        self._scrollback_bytes = 0
+        self._input = bytearray()
+        self._selector = selectors.DefaultSelector()
+        for file in (listener.fileno(), terminal):
+            os.set_blocking(file, False)
+            self._selector.register(file, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Serve until the program has closed its terminal; then send its exit code to the viewers."""
+        is_open = True
+        while is_open:
+            for key, events in self._selector.select(_STALL_S):
+                if key.fd == self._listener.fileno():
+                    self._accept()
+                elif key.fd == self._terminal:
+                    is_open = self._serve_terminal(events) and is_open
+                else:
+                    self._serve_viewer(key.fd, events)
+            self._update()
+        self._finish()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            sock = self._listener.accept()[0]
+            if len(self._viewers) >= MAX_VIEWERS:
+                sock.close()
+                return
+            sock.setblocking(False)
+            viewer = self._viewers[sock.fileno()] = _Viewer(sock)
+            self._selector.register(sock.fileno(), selectors.EVENT_READ)
+            for piece in self._scrollback:
+                viewer.send(b"o", piece)
+
+    def _serve_terminal(self, events: int) -> bool:
+        """Read output and write input; return False after the end of the program."""
+        try:
+            if events & selectors.EVENT_READ:
+                data = os.read(self._terminal, _CHUNK_BYTES)
+                if not data:
+                    return False
+                self._publish(data)
+            if events & selectors.EVENT_WRITE and self._input:
+                self._write_input()
+        except BlockingIOError:
+            pass
+        except OSError:  # EIO: no process has the terminal open
+            return False
+        return True
+
+    def _write_input(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            del self._input[: os.write(self._terminal, self._input[:_CHUNK_BYTES])]
+
+    def _publish(self, data: bytes) -> None:
+        self._scrollback.append(data)
+        self._scrollback_bytes += len(data)
+        while self._scrollback_bytes > SCROLLBACK_BYTES:
+            self._scrollback_bytes -= len(self._scrollback.popleft())
+        for viewer in self._viewers.values():
+            viewer.send(b"o", data)
+            viewer.flush()
+
+    def _serve_viewer(self, number: int, events: int) -> None:
+        viewer = self._viewers.get(number)
+        if viewer is None:
+            return
+        if events & selectors.EVENT_WRITE:
+            viewer.flush()
+        if not events & selectors.EVENT_READ:
+            return
+        try:
+            data = viewer.sock.recv(_CHUNK_BYTES)
+            viewer.received += data
+            if not data or not self._handle(viewer):
+                self._drop(number)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(number)
+
+    def _handle(self, viewer: _Viewer) -> bool:
+        """Handle the complete frames of a viewer; return False for one that is not valid."""
+        while len(viewer.received) >= HEAD.size:
+            kind, length = HEAD.unpack_from(viewer.received)
+            if length > MAX_INPUT_BYTES:
+                return False
+            if len(viewer.received) < HEAD.size + length:
+                break
+            content = bytes(viewer.received[HEAD.size : HEAD.size + length])
+            del viewer.received[: HEAD.size + length]
+            if kind == b"i":
+                self._input += content
+                with contextlib.suppress(OSError):  # the end is seen by the next read
+                    self._write_input()
+            elif kind == b"r" and length == SIZE.size:
+                with contextlib.suppress(OSError):
+                    resize(self._terminal, *SIZE.unpack(content))
+            elif kind == b"k":
+                self._hang_up()
+            else:
+                return False
+        return True
+
+    def _hang_up(self) -> None:
+        """Send the program the signal that a closed terminal sends."""
+        with contextlib.suppress(OSError):
+            os.killpg(os.tcgetpgrp(self._terminal), signal.SIGHUP)
+        with contextlib.suppress(OSError):
+            os.killpg(self._process, signal.SIGHUP)
+
+    def _update(self) -> None:
+        """Choose what to wait for. Slow viewers delay the program; one that reads nothing is disconnected."""
+        now, is_full = time.monotonic(), False
+        for number, viewer in list(self._viewers.items()):
+            if viewer.waiting and now - viewer.read_at > _STALL_S:
+                self._drop(number)
+                continue
+            is_full |= len(viewer.waiting) > _MAX_WAITING_BYTES
+            reads = 0 if len(self._input) > _MAX_WAITING_BYTES else selectors.EVENT_READ
+            self._watch(number, reads | (selectors.EVENT_WRITE if viewer.waiting else 0))
+        self._watch(self._terminal, (0 if is_full else selectors.EVENT_READ) | (2 if self._input else 0))
+
+    def _watch(self, file: int, events: int) -> None:
+        known = self._selector.get_map().get(file)
+        before = known.events if known is not None else 0
+        if events == before:
+            return
+        if not before:
+            self._selector.register(file, events)
+        elif not events:
+            self._selector.unregister(file)
+        else:
+            self._selector.modify(file, events)
+
+    def _drop(self, number: int) -> None:
+        viewer = self._viewers.pop(number)
+        self._watch(number, 0)
+        viewer.sock.close()
+
+    def _finish(self) -> None:
+        """Wait for the program, and send its exit code."""
+        os.close(self._terminal)  # its processes get SIGHUP
+        status = os.waitpid(self._process, 0)[1]
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        deadline = time.monotonic() + _END_S
+        for viewer in self._viewers.values():
+            viewer.send(b"x", str(code).encode("ascii"))
+            with contextlib.suppress(OSError), viewer.sock:
+                viewer.sock.settimeout(max(0.1, deadline - time.monotonic()))
+                viewer.sock.sendall(viewer.waiting)

@@ -1,0 +1,1 @@
+"""Terminals of the user on the login nodes, and in running jobs."""

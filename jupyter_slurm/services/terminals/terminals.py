@@ -1,0 +1,186 @@
+"""Terminals of all clusters: start, list, and sockets of this computer that lead to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from jupyter_slurm.errors import ConfigError, JobError, TransportError
+from jupyter_slurm.runner.terminal.keeper import HEAD
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.terminals.description import terminal_to_api, unreadable
+from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.transport.local.files import make_private
+from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+from jupyter_slurm.transport.tunnel.local_listeners import listen_on_socket
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["Terminals"]
+
+_ATTACH_TIMEOUT_S: Final = 60.0
+_MAX_GREETING_BYTES: Final = 1 << 16  # bytes that start-up files may print before the mark
+_MAX_TERMINALS: Final = 64
+_PYTHON: Final = "python3"
+
+
+class RunnerFiles(Protocol):
+    """Installed runner files."""
+
+    async def prepare(self) -> None:
+        """Install the runner files, once."""
+
+    def runner_path(self, name: str) -> str:
+        """Return the path of a runner file."""
+
+
+class TerminalCluster(Protocol):
+    """Cluster of terminals: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+
+    @property
+    def location(self) -> ClusterLocation: ...
+    @property
+    def client(self) -> SlurmClient: ...
+    @property
+    def jobs(self) -> JobCatalog: ...
+    @property
+    def submitter(self) -> RunnerFiles: ...
+
+
+class Terminals:
+    """Terminals of all clusters.
+
+    Parameters
+    ----------
+    cluster : callable
+        Returns a cluster by its name.
+    folder : str
+        Folder of sockets, readable only by the user, on a local disk.
+    """
+
+    def __init__(self, cluster: Callable[[str], TerminalCluster], folder: str) -> None:
+        self._cluster, self._folder = cluster, folder
+        self._forwarders: dict[tuple[str, str], Forwarder] = {}
+
+    def stop(self) -> None:
+        """Close the sockets; the terminals stay."""
+        for forwarder in self._forwarders.values():
+            forwarder.close()
+        self._forwarders.clear()
+
+    async def start(self, name: str, requested: api.StartTerminalRequest) -> api.Terminal:
+        """Start a terminal on the login node, or inside a running job.
+
+        Raises
+        ------
+        ConfigError
+            The site profile allows no commands on the login node.
+        JobError
+            The job is not running.
+        TransportError
+            The terminal cannot be started.
+        """
+        cluster, job, argv = self._cluster(name), "", list[str]()
+        if not cluster.location.commands.get("allowed", True):
+            raise ConfigError(
+                f"The site profile of {name} does not allow commands on the login node.",
+                hint="Start an interactive job with `salloc` or `srun` in a terminal of your computer.",
+            )
+        if (reference := requested["job"]) is not None:
+            job = await _running_job(cluster, reference)
+            argv = ["srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--pty"]
+            argv += ["/bin/sh", "-c", 'exec "$SHELL" -l']
+        size = [str(requested["columns"]), str(requested["rows"])]
+        return terminal_to_api(await self._ask(cluster, "start", *size, job, *argv))
+
+    async def list_to_api(self, name: str) -> list[api.Terminal]:
+        """Return the terminals on the login node of a cluster."""
+        found = await self._ask(self._cluster(name), "list")
+        if not isinstance(found, list):
+            raise unreadable()
+        return [terminal_to_api(one) for one in found[:_MAX_TERMINALS]]
+
+    async def attach(self, name: str, terminal: str) -> api.TerminalSocket:
+        """Return a socket of this computer; each of its connections is a viewer of the terminal."""
+        cluster = self._cluster(name)
+        await cluster.submitter.prepare()
+        known = self._forwarders.get((name, terminal))
+        if known is None:
+            make_private(self._folder)
+            listener = listen_on_socket(os.path.join(self._folder, secrets.token_hex(4)))
+            # The cluster is looked up by each connection: a later login has another transport.
+            known = Forwarder(listener, lambda: self._dial(self._cluster(name), terminal))
+            self._forwarders[name, terminal] = known
+        return {"socket": str(known.address)}
+
+    async def close(self, name: str, terminal: str) -> list[api.Terminal]:
+        """Hang up a terminal, which ends its shell; return the others."""
+        cluster = self._cluster(name)
+        await cluster.submitter.prepare()
+        await asyncio.to_thread(self._hang_up, cluster, terminal)
+        if (forwarder := self._forwarders.pop((name, terminal), None)) is not None:
+            asyncio.get_running_loop().call_later(_ATTACH_TIMEOUT_S, forwarder.close)  # viewers see the end
+        return [one for one in await self.list_to_api(name) if one["id"] != terminal]
+
+    def _hang_up(self, cluster: TerminalCluster, terminal: str) -> None:
+        stream = self._dial(cluster, terminal)
+        with contextlib.suppress(OSError):
+            stream.sendall(HEAD.pack(b"k", 0))
+            while stream.recv(1 << 16):  # until the shell has ended
+                pass
+        stream.close()
+
+    async def _ask(self, cluster: TerminalCluster, *words: str) -> object:
+        await cluster.submitter.prepare()
+        argv = [_PYTHON, "-ISu", cluster.submitter.runner_path("terminal/access.py"), *words]
+        done = await cluster.client.transport.run(argv, context=Context(env=cluster.location.environment))
+        if done.exit_code:
+            said = "".join(c if c.isprintable() else " " for c in done.stderr[-400:].decode("utf-8", "replace"))
+            raise TransportError(
+                f"The terminals on {cluster.location.host} cannot be used: {said.strip()}",
+                hint="Check `ls -ld /tmp/jupyter-slurm-terminals-*` on the login node: it must be yours alone.",
+            )
+        try:
+            return parse_json(done.stdout[-_MAX_GREETING_BYTES:].strip().rpartition(b"\n")[2])
+        except ValueError as error:
+            raise unreadable() from error
+
+    def _dial(self, cluster: TerminalCluster, terminal: str) -> Stream:
+        """Connect to a terminal; blocks. Output of start-up files is left out."""
+        mark = secrets.token_hex(16)
+        argv = [_PYTHON, "-ISu", cluster.submitter.runner_path("terminal/access.py"), "attach", terminal, mark]
+        stream = cluster.client.transport.pipe(argv, _ATTACH_TIMEOUT_S, env=cluster.location.environment)
+        timer = threading.Timer(_ATTACH_TIMEOUT_S, stream.close)  # the host may never send anything
+        timer.daemon = True
+        timer.start()
+        try:
+            greeting, sign = b"", mark.encode("ascii") + b"\n"
+            while not greeting.endswith(sign):
+                greeting += (data := stream.recv(1))
+                if not data or len(greeting) > _MAX_GREETING_BYTES:
+                    raise OSError("the host does not answer as expected")
+        except OSError as error:
+            stream.close()
+            raise TransportError(f"The terminal cannot be reached: {error}", hint="Attach to it again.") from error
+        finally:
+            timer.cancel()
+        return stream
+
+
+async def _running_job(cluster: TerminalCluster, reference: str) -> str:
+    entry = await cluster.jobs.find_task(reference)
+    if entry.is_finished or not entry.state.is_running or entry.id is None:
+        raise JobError(
+            f"Job {reference} is not running. It has no terminal.",
+            hint="Wait for its start: `jupyter slurm jobs` shows its state.",
+        )
+    return str(entry.id)

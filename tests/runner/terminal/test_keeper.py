@@ -1,0 +1,148 @@
+"""Tests of the keeper of a terminal: frames, viewers, scrollback, private folder, and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.client.clusters.terminal import FrameReader, frame, input_frames, resize_frame
+from jupyter_slurm.errors import TransportError
+from jupyter_slurm.runner.terminal import keeper
+
+ACCESS = str(resources.files("jupyter_slurm.runner").joinpath("terminal/access.py"))
+
+OPEN: list[socket.socket] = []
+
+
+def access(*words: str) -> Any:
+    done = subprocess.run([sys.executable, "-IS", ACCESS, *words], capture_output=True, check=True, timeout=30)
+    return json.loads(done.stdout)
+
+
+class Viewer:
+    """A viewer, and the output that it got."""
+
+    def __init__(self, name: str) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        OPEN.append(self.sock)
+        self.sock.settimeout(30)
+        self.sock.connect(f"{keeper.folder()}/{name}.sock")
+        self._reader, self.output, self.exit = FrameReader(), b"", b""
+
+    def wait(self, text: bytes) -> None:
+        while text not in self.output:
+            self._read()
+
+    def end(self) -> bytes:
+        while not self.exit:
+            self._read()
+        return self.exit
+
+    def _read(self) -> None:
+        data = self.sock.recv(1 << 16)
+        assert data, self.output[-1000:]
+        for kind, content in self._reader.feed(data):
+            self.output += content if kind == b"o" else b""
+            self.exit = content if kind == b"x" else b""
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., str]]:
+    """Return ``start(*argv)``, which starts a terminal and returns its ID; it ends with the test."""
+    names: list[str] = []
+
+    def begin(*argv: str) -> str:
+        names.append(access("start", "80", "24", "", *argv)["id"])
+        return names[-1]
+
+    yield begin
+    for name in names:
+        path = Path(keeper.folder(), f"{name}.sock")
+        if path.exists():
+            Viewer(name).sock.sendall(frame(b"k", b""))
+        deadline = time.monotonic() + 30
+        for sock in OPEN:
+            sock.close()
+        while path.exists():  # nothing remains
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert not path.with_suffix(".json").exists()
+
+
+def test_viewers_share_a_terminal(start: Callable[..., str]) -> None:
+    name = start("sh", "-c", "stty -echo; echo ready; while read x; do stty size; echo got-$x; done; exit 7")
+    assert stat.S_IMODE(os.lstat(keeper.folder()).st_mode) == 0o700
+    assert stat.S_IMODE(os.lstat(f"{keeper.folder()}/{name}.sock").st_mode) & 0o077 == 0
+    first = Viewer(name)
+    first.wait(b"ready")
+    first.sock.sendall(resize_frame(132, 43) + input_frames(b"one\n"))
+    first.wait(b"43 132\r\ngot-one\r\n")
+    second = Viewer(name)
+    second.wait(b"got-one\r\n")
+    first.sock.close()
+    second.sock.sendall(input_frames(b"two\n\x04"))
+    second.wait(b"got-two")
+    assert second.end() == b"7"
+    assert name not in [one["id"] for one in access("list")]
+
+
+def test_the_scrollback_is_limited_and_input_is_whole(start: Callable[..., str]) -> None:
+    name = start("sh", "-c", "stty raw -echo; echo ready; head -c 300000 | cksum; seq 1 400000; echo last; cat")
+    viewer = Viewer(name)
+    viewer.wait(b"ready")
+    data = secrets.token_bytes(300_000)
+    viewer.sock.sendall(input_frames(data))
+    viewer.wait(b"last")
+    asked = subprocess.run(["cksum"], input=data, capture_output=True, check=True).stdout.split()
+    assert b" ".join(asked) in viewer.output[:100]
+    late = Viewer(name)
+    late.wait(b"last")
+    assert keeper.SCROLLBACK_BYTES // 2 < len(late.output) <= keeper.SCROLLBACK_BYTES
+
+
+@pytest.mark.parametrize("sent", [b"z\0\0\0\0", b"i\xff\xff\xff\xff", b"r\0\0\0\x01x"])
+def test_a_viewer_that_sends_anything_else_is_disconnected(start: Callable[..., str], sent: bytes) -> None:
+    name = start("sh", "-c", "stty -echo; echo ready; cat")
+    good, bad = Viewer(name), Viewer(name)
+    good.wait(b"ready")
+    bad.wait(b"ready")
+    bad.sock.sendall(sent)
+    assert bad.sock.recv(1) == b""
+    good.sock.sendall(input_frames(b"alive\n"))
+    good.wait(b"alive")
+
+
+def test_a_viewer_refuses_frames_of_no_keeper() -> None:
+    for sent in (b"z\0\0\0\0", b"o\xff\xff\xff\xff"):
+        with pytest.raises(TransportError, match="does not send a terminal"):
+            list(FrameReader().feed(sent))
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/tmp"), lambda path: path.mkdir(mode=0o777)])
+def test_a_folder_that_others_can_enter_is_refused(
+    make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = 3_000_000_000 + os.getpid()
+    path = Path(f"/tmp/jupyter-slurm-terminals-{uid}")
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    old = os.umask(0)
+    try:
+        make(path)
+        with pytest.raises(PermissionError):
+            keeper.folder()
+    finally:
+        os.umask(old)
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
