@@ -26,6 +26,7 @@ from chosen import *  # noqa: F403 - which files a stage looks into
 from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from hostile_login import *  # noqa: F403 - a login node whose commands lie
+from jupyter_servers import listening_url
 from own_network import *  # noqa: F403 - a network for each worker of the browser stage
 from registry import *  # noqa: F403 - fixtures: what images come from
 from replicas.fixtures import *  # noqa: F403 - replicas of real clusters
@@ -383,18 +384,12 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
         server = JupyterServer("", token, home, env, process)
         started.append(server)
         record = wait_for(lambda: next((home / "jupyter").glob("jpserver-*.json"), None), kind, 180)
-        server.url = wait_for(lambda: _url(record), "the server's address")
+        server.url = wait_for(lambda: listening_url(record), "that the server listens")
         return server
 
     yield start
     for server in started:
         _stop_jupyter(server)
-
-
-def _url(record: Path) -> str | None:
-    with contextlib.suppress(ValueError):  # written incompletely
-        return str(json.loads(record.read_text())["url"])
-    return None
 
 
 def _stop_jupyter(server: JupyterServer) -> None:

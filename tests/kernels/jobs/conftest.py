@@ -23,6 +23,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+from jupyter_servers import listening_url
 from replicas import Replica
 from ssh_hosts.ways import Way
 
@@ -282,8 +283,8 @@ class Server:
         while not hasattr(self, "url"):
             assert time.monotonic() < deadline, (folder / "server.log").read_text()
             time.sleep(0.1)
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                self.url = json.loads(record.read_text())["url"]
+            if url := listening_url(record):
+                self.url = url
 
     def open(self, notebook: str, kernel: str = "far") -> NodeKernel:
         """Open a notebook with a kernel."""

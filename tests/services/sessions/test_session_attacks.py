@@ -18,9 +18,11 @@ from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from jupyter_servers import listening_url
 from sessions import Page, launch, nothing_left, processes, ready, run_a_cell, runner_of
 
 from jupyter_slurm.errors import JobError, JobNotFound, TransportError, TunnelError
@@ -170,11 +172,9 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     signs = Path(starts["folder"]) / "serving" / "runtime"
 
     def listens() -> Any:
-        with contextlib.suppress(StopIteration, ValueError):  # missing, or incomplete
-            return json.loads(next(signs.glob("jpserver-*.json")).read_text())["port"]
-        return None
+        return next((url for record in signs.glob("jpserver-*.json") if (url := listening_url(record))), None)
 
-    port = await until(listens, "that it listens")
+    port = urlsplit(await until(listens, "that it listens")).port
     token = (Path(starts["folder"]) / "serving" / "token").read_text()
     await until(killed(jupyter), "that its port is free")
     with stranger.takes(port) as heard:
