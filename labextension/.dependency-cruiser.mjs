@@ -8,7 +8,7 @@ const FEATURE_GROUPS = [
   ["plugins"],
   ["agent_api"],
   ["job_page", "notices"],
-  ["files", "jobs", "kernels"],
+  ["jobs", "kernels"],
   ["sessions"],
   ["logins", "resources"],
   ["common"],

@@ -49,11 +49,6 @@ async function problemOf(response: Response): Promise<IProblem> {
   }
 }
 
-function withBody(content: object): RequestInit {
-  const headers = { "Content-Type": "application/json" };
-  return { method: "POST", body: JSON.stringify(content), headers };
-}
-
 /** Read a part of a stream; after a silence the connection counts as broken: a computer may have slept. */
 async function readPart(
   reader: ReadableStreamDefaultReader<Uint8Array>,
@@ -344,16 +339,6 @@ export class AgentApi
     return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER_API)) as IMove;
   }
 
-  /** Send a request with a body. */
-  request(path: string[], content: object): Promise<Response> {
-    return this._send(path, "", withBody(content));
-  }
-
-  /** Return the URL of a path of the API. */
-  urlOf(path: readonly string[], api = API): string {
-    return URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent));
-  }
-
   private async _stream(
     path: string[],
     query: string,
@@ -382,7 +367,9 @@ export class AgentApi
   }
 
   private _post(path: string[], content: object, api = API): Promise<unknown> {
-    return this._json(path, "", withBody(content), api);
+    const headers = { "Content-Type": "application/json" };
+    const init = { method: "POST", body: JSON.stringify(content), headers };
+    return this._json(path, "", init, api);
   }
 
   private async _send(
@@ -394,7 +381,7 @@ export class AgentApi
     if (path.some((part) => part === "." || part === "..")) {
       throw new RequestError({ status: 404, title: "There is nothing of this name." }); // such a part would change the path
     }
-    const url = this.urlOf(path, api) + query;
+    const url = URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent)) + query;
     const response = await ServerConnection.makeRequest(url, init, this._settings);
     if (!response.ok) {
       throw new RequestError(await problemOf(response));
