@@ -67,9 +67,8 @@ _COMMANDS = {
 """Modules and summaries of the commands."""
 
 _GROUPS = {
-    "Set up": "init connect disconnect doctor sh sites config",
-    "Files": "ls put get copy stage transfers",
     "Set up": "init connect disconnect doctor sh shell sites config",
+    "Files": "ls put get copy stage transfers",
     "Jobs": "jobs show report cancel hold release requeue bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",

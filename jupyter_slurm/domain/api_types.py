@@ -43,6 +43,7 @@ __all__ = [
     "Examination",
     "ExaminationKeyless",
     "ExamineClusterRequest",
+    "FileChange",
     "FileEntry",
     "FileList",
     "FilePart",
@@ -120,6 +121,7 @@ __all__ = [
     "SessionWay",
     "Stage",
     "StageFolder",
+    "StartTerminalRequest",
     "Step",
     "StopAgentRequest",
     "Submission",
@@ -127,6 +129,8 @@ __all__ = [
     "SubmissionOrigin",
     "Sweep",
     "Tasks",
+    "Terminal",
+    "TerminalSocket",
     "Transfer",
     "TransferWanted",
     "Tunnel",
@@ -859,6 +863,10 @@ class FileList(TypedDict):
     is_whole: bool
 
 
+class FileChange(TypedDict):
+    entry: FileEntry | None
+
+
 class FilePart(TypedDict):
     path: str
     draft: str
@@ -866,6 +874,17 @@ class FilePart(TypedDict):
     is_last: bool
     data: str
     version: NotRequired[str]
+
+
+class Terminal(TypedDict):
+    id: str
+    job: str | None
+    host: str
+    started: float
+
+
+class TerminalSocket(TypedDict):
+    socket: str
 
 
 class CommandResultTable(TypedDict):
@@ -1200,6 +1219,12 @@ class ChangeFileRequest(TypedDict):
     action: str  # mkdir, rename, copy, delete
     path: str
     to: NotRequired[str]
+
+
+class StartTerminalRequest(TypedDict):
+    job: str | None
+    columns: int
+    rows: int
 
 
 class RemoveImageRequest(TypedDict):

@@ -13,6 +13,7 @@ from jupyter_slurm.agent.api.app import Call, Reply
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.agent_core import Core
     from jupyter_slurm.services.files.cluster_files import ClusterFiles
 
@@ -35,7 +36,12 @@ async def _read(core: Core, call: Call) -> Reply:
 
 async def _write(core: Core, call: Call) -> Reply:
     data = _decode(call.body["data"], base64.b64decode)
-    return Reply(await _files(core, call).write(call.body["path"], call.body, data))
+    return Reply({"entry": await _files(core, call).write(call.body["path"], call.body, data)})
+
+
+async def _change(core: Core, call: Call) -> api.FileChange:
+    asked = call.body
+    return {"entry": await _files(core, call).change(asked["action"], asked["path"], asked.get("to"))}
 
 
 async def _download(core: Core, call: Call) -> Reply:
@@ -74,9 +80,7 @@ FILES: Mapping[str, Callable[[Core, Call], Any]] = {
     "getFileEntry": lambda core, call: _files(core, call).describe(call.body["path"]),
     "readFile": _read,
     "writeFile": _write,
-    "changeFile": lambda core, call: _files(core, call).change(
-        call.body["action"], call.body["path"], call.body.get("to")
-    ),
+    "changeFile": _change,
     "downloadFile": _download,
 }
 """The answers about files, by operation ID."""

@@ -977,6 +977,9 @@ export interface components {
             /** @description False: the directory has more entries than are listed */
             readonly is_whole: boolean;
         };
+        readonly FileChange: {
+            readonly entry: components["schemas"]["FileEntry"] | null;
+        };
         readonly FilePart: {
             readonly path: components["schemas"]["FilePath"];
             /** @description Random; the same for all parts of a file */
@@ -988,6 +991,20 @@ export interface components {
             readonly data: string;
             /** @description The file must have this version (empty: must not exist); without it, it is overwritten */
             readonly version?: string;
+        };
+        /** @description A shell of the user that is kept on the login node */
+        readonly Terminal: {
+            readonly id: string;
+            /** @description The job in which the shell runs; null: the login node */
+            readonly job: string | null;
+            /** @description The host that keeps it */
+            readonly host: string;
+            /** @description Seconds since the epoch, by the clock of the host */
+            readonly started: number;
+        };
+        readonly TerminalSocket: {
+            /** @description Path of a Unix socket of this computer */
+            readonly socket: string;
         };
         readonly CommandResult: {
             readonly exit_code: number;
