@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.terminal import add_command
-from jupyter_slurm.errors import NotConnected, SlurmError, TransportError, UsageError
+from jupyter_slurm.errors import NotConnected, TransportError, UsageError
 from jupyter_slurm.retry_delays import RetryDelays
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ class _Screen:
                         f"\r\n[Detached. `jupyter slurm shell {self._terminal}` attaches again.]\r\n".encode("ascii")
                     )
                     return 0
-                except (NotConnected, OSError, TransportError) as error:
-                    if is_first and isinstance(error, SlurmError):
+                except (NotConnected, OSError, TransportError):
+                    if is_first:
                         raise
                     self._write(b"\r\n[The connection broke. Attaching again; Ctrl-] d detaches.]")
                     self._wait(delays.next(lasted=time.monotonic() - began))

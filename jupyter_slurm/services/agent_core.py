@@ -20,11 +20,11 @@ from jupyter_slurm.services.images.image_jobs import Images
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.terminals.terminals import Terminals
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jupyter_slurm.services.terminals.terminals import Terminals
     from jupyter_slurm.services.transfers.transfers import Transfers
 
 __all__ = ["Core"]
@@ -46,7 +46,7 @@ class Core:
     ----------
     clusters : ClusterRegistry
         Clusters, each with its services; :meth:`cluster` returns one.
-    sessions, terminals, tunnels, images, examinations, housekeeping
+    sessions, tunnels, images, examinations, housekeeping
         Services for all clusters.
     bus : EventBus
         Publishes changes.
@@ -78,7 +78,8 @@ class Core:
         self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days)
         tunnel_folder = os.path.join(private, "tunnels")
         self.tunnels = Tunnels(settings, self.cluster, self.clusters.tunnel_ports, clock, tunnel_folder)
-        self.terminals = Terminals(self.cluster, os.path.join(private, "terminals"))
+        self._terminals: Terminals | None = None
+        self._terminal_folder = os.path.join(private, "terminals")
         self.images = Images(self.cluster)
         self.sessions = Sessions(self.cluster, self.tunnels, settings.machine_path("sessions"))
         self._transfers: Transfers | None = None
@@ -98,7 +99,8 @@ class Core:
         if self._transfers is not None:
             await self._transfers.stop()
         await self.sessions.stop()
-        self.terminals.stop()
+        if self._terminals is not None:
+            self._terminals.stop()
         await self.tunnels.stop()
         await self.clusters.stop()
         self.bus.close()
@@ -118,6 +120,15 @@ class Core:
 
             self._transfers = Transfers(self.settings, self.cluster, self.bus)
         return self._transfers
+
+    @property
+    def terminals(self) -> Terminals:
+        """Return the terminals; their modules are imported with the first request."""
+        if self._terminals is None:
+            from jupyter_slurm.services.terminals.terminals import Terminals
+
+            self._terminals = Terminals(self.cluster, self._terminal_folder)
+        return self._terminals
 
     def count_holders(self) -> dict[str, int]:
         """Return the work that would be lost or delayed if the agent stopped now."""

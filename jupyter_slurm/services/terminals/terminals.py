@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Terminals"]
 
 _ATTACH_TIMEOUT_S: Final = 60.0
+_HANG_UP_TIMEOUT_S = 10.0  # seconds to wait for the end of a closed terminal
 _MAX_GREETING_BYTES: Final = 1 << 16  # bytes that start-up files may print before the mark
 _MAX_TERMINALS: Final = 64
 _PYTHON: Final = "python3"
@@ -126,7 +127,10 @@ class Terminals:
         """Hang up a terminal, which ends its shell; return the others."""
         cluster = self._cluster(name)
         await cluster.submitter.prepare()
-        await asyncio.to_thread(self._hang_up, cluster, terminal)
+        hung_up = asyncio.create_task(asyncio.to_thread(self._hang_up, cluster, terminal))
+        done, _ = await asyncio.wait({hung_up}, timeout=_HANG_UP_TIMEOUT_S)  # a program may ignore SIGHUP
+        if done:
+            hung_up.result()
         if (forwarder := self._forwarders.pop((name, terminal), None)) is not None:
             asyncio.get_running_loop().call_later(_ATTACH_TIMEOUT_S, forwarder.close)  # viewers see the end
         return [one for one in await self.list_to_api(name) if one["id"] != terminal]
