@@ -45,7 +45,7 @@ SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o
 PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote)"
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
-JOBS ?= 6
+JOBS ?= 8
 PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
 # These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
 # of the processors' time is used by eight of them.
