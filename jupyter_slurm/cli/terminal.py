@@ -60,13 +60,15 @@ _RULES = (
     (re.compile(r"`?jupyter_slurm\.job\(['\"]?([\w.+-]+)['\"]?\)(?:\.state)?`?"), r"`jupyter slurm show \1`"),
     (re.compile(r"`?%%sbatch\?`?"), "`sbatch --help`"),
     (
-        re.compile(r"%slurm (?=(?:copy|disconnect|get|image|kernel|launch|put|room|sh|stage|transfers|usage|who)\b)"),
+        re.compile(
+            r"%slurm (?=(?:copy|disconnect|get|image|kernel|launch|ls|put|room|sh|stage|transfers|usage|who)\b)"
+        ),
         "jupyter slurm ",
     ),
     (re.compile(r"%slurm list\b"), "jupyter slurm connect"),
     (
         re.compile(
-            r"%{1,2}(?=(?:cd|pwd|s(?:acct|acctmgr|batch|bcast|cancel|control|diag|info|prio|queue|report|share|stat|trigger))\b)"
+            r"%{1,2}(?=(?:cd|pwd|s(?:acct|acctmgr|attach|batch|bcast|cancel|control|diag|info|prio|queue|report|share|stat|trigger))\b)"
         ),
         "",
     ),

@@ -29,7 +29,7 @@ def _actions(entry: TrackedJob, present: TrackedJob, client: Any = None) -> JobA
     )
     jobs: Any = SimpleNamespace(find=find)
     other: Any = SimpleNamespace(check_number=_nothing)
-    actions = JobActions(sources, jobs, other, other, other)
+    actions = JobActions(sources, jobs, other, other, other, other)
     actions.progress = SimpleNamespace(publish=lambda _: None)  # type: ignore[assignment]
     return actions
 
