@@ -363,6 +363,27 @@ class PlumbingTransfers:
         return self.transfer_to_api(transfer)
 
 
+class PlumbingTerminals:
+    """Terminals, of which there are none."""
+
+    def __init__(self, core: PlumbingCore) -> None:
+        self._core = core
+
+    async def list_to_api(self, cluster: str) -> list[dict[str, Any]]:
+        self._core.cluster(cluster)
+        return []
+
+    async def start(self, cluster: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self._core.cluster(cluster)
+        return {"id": "0" * 8, "job": asked["job"], "host": "login1", "started": 1.0}
+
+    async def attach(self, cluster: str, terminal: str) -> dict[str, Any]:
+        raise UsageError(f"there is no terminal {terminal}", hint="List them.")
+
+    async def close(self, cluster: str, terminal: str) -> list[dict[str, Any]]:
+        return await self.list_to_api(cluster)
+
+
 class PlumbingCore:
     """Core that answers at once and records its calls, for tests of the parts between a client and a core.
 
@@ -380,7 +401,7 @@ class PlumbingCore:
         self.local = PlumbingCluster(self)
         self.examinations, self.housekeeping = PlumbingExaminations(self), PlumbingHousekeeping(self)
         self.tunnels, self.sessions, self.images = PlumbingTunnels(self), PlumbingSessions(self), PlumbingImages(self)
-        self.transfers = PlumbingTransfers(self)
+        self.transfers, self.terminals = PlumbingTransfers(self), PlumbingTerminals(self)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None
