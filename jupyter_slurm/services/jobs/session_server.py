@@ -132,12 +132,7 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
         The token is missing, or other users could have written it.
     """
     try:
-        token = (await transport.read_owned(folder.file("serving/token"), 0, _MAX_NOTE_BYTES)).decode("ascii")
-    except UntrustedFile as error:
-        raise JobError(
-            f"The session is not opened: {error.details['reason']}.",
-            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
-        ) from None
+        token = await _read_serving_file(transport, folder, "token")
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise JobError(
             "The session has no token.",
@@ -157,12 +152,7 @@ async def read_host_key(transport: Transport, folder: JobFolder) -> str:
         The key is missing, or other users could have written it.
     """
     try:
-        key = (await transport.read_owned(folder.file("serving/host_key.pub"), 0, _MAX_NOTE_BYTES)).decode("ascii")
-    except UntrustedFile as error:
-        raise JobError(
-            f"The session is not opened: {error.details['reason']}.",
-            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
-        ) from None
+        key = await _read_serving_file(transport, folder, "host_key.pub")
     except (FileNotFoundError, UnicodeDecodeError):
         key = ""
     if not (found := _HOST_KEY.fullmatch(key.strip())):
@@ -212,3 +202,22 @@ def end_error(marker: Any) -> SlurmError | None:
         return JobError(str(told["why"])[:1000], hint=str(told.get("hint") or "")[:1000], **lacks)
     except (KeyError, TypeError, AttributeError):
         return None
+
+
+async def _read_serving_file(transport: Transport, folder: JobFolder, name: str) -> str:
+    """Read a file by which the server of a session is trusted.
+
+    Raises
+    ------
+    JobError
+        Other users could have written the file.
+    FileNotFoundError, UnicodeDecodeError
+        The file is missing, or is not ASCII.
+    """
+    try:
+        return (await transport.read_owned(folder.file(f"serving/{name}"), 0, _MAX_NOTE_BYTES)).decode("ascii")
+    except UntrustedFile as error:
+        raise JobError(
+            f"The session is not opened: {error.details['reason']}.",
+            hint=f"Run `chmod 700 {folder.path}`, or launch a new session.",
+        ) from None
