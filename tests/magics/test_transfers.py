@@ -68,6 +68,7 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
     assert done.returncode == 1
     assert "overwrite" in done.stderr
     done = terminal(environment, "get", f"{tmp_path}/b", "a", "overwrite", "background", cwd=tmp_path)
+    assert "`jupyter slurm transfers` shows its progress" in done.stdout
     assert "has started" in done.stdout
     assert "get" in terminal(environment, "transfers").stdout
     assert terminal(environment, "transfers", "stop", "0" * 12).returncode == 1

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import add_command
+from jupyter_slurm.cli.terminal import add_command, for_terminal
 
 __all__ = ["add_parser", "run"]
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = requested_cluster(args) if args.cluster else None
     if args.command != "transfers":
         try:
-            print(run_transfer(args.command, args.words, cluster))
+            print(for_terminal(run_transfer(args.command, args.words, cluster)))
         except WaitInterrupted as stopped:
             print(stopped.message, file=sys.stderr)
             return 130
