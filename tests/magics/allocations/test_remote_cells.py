@@ -235,28 +235,32 @@ def test_a_job_that_a_cell_submits_is_not_bound_to_the_cpus_of_the_cell(held: An
 
 @pytest.mark.here_only("what a kernel finds again, its agent has")
 def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
-    held: Any, gate: Callable[[str], Path], wait_for: WaitFor
+    bare_kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
-    held.ok("%salloc -p arandu as=kept keep wait")
+    bare_kernel.ok("%load_ext jupyter_slurm\n%salloc -p arandu as=kept keep wait")
     up, go = gate("up"), gate("go")
-    held.ok("%%remote on=kept\nimport pathlib, time\nbefore = 'kept'")
-    held.begin(
+    bare_kernel.ok("%%remote on=kept\nimport pathlib, time\nbefore = 'kept'")
+    bare_kernel.begin(
         f"%%remote on=kept\nprint('begun')\npathlib.Path({str(up)!r}).touch()\n"
         f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\nafter = 'went on'\nafter"
     )
-    wait_for(lambda: held.pump() or up.exists(), "the cell")
-    # A front end that restarts a kernel interrupts it before. The allocation of the others ends: this test is the last.
-    held.manager.signal_kernel(signal.SIGKILL)
-    held.restart()
+    wait_for(lambda: bare_kernel.pump() or up.exists(), "the cell")
+    # A front end that restarts a kernel interrupts it before.
+    bare_kernel.manager.signal_kernel(signal.SIGKILL)
+    bare_kernel.restart()
     go.touch()
-    ran = held.ok("%%remote on=kept\nbefore, after")
+    ran = bare_kernel.ok("%%remote on=kept\nbefore, after")
     assert ran.stdout.splitlines()[-1] == "('kept', 'went on')"
-    held.ok("import jupyter_slurm\nkept = [one for one in jupyter_slurm.allocations() if one.label == 'kept'][0]")
-    assert held.value("[(type(one).__name__, one.state) for one in kept.steps[-2:]]") == (
+    bare_kernel.ok(
+        "import jupyter_slurm\nkept = [one for one in jupyter_slurm.allocations() if one.label == 'kept'][0]"
+    )
+    assert bare_kernel.value("[(type(one).__name__, one.state) for one in kept.steps[-2:]]") == (
         "[('RemoteCell', 'COMPLETED'), ('RemoteCell', 'COMPLETED')]"
     )
-    shown = held.ok("seen = kept.steps[-2]\nseen")
-    assert "begun\n'went on'" in held.text(shown.display)
+    shown = bare_kernel.ok("seen = kept.steps[-2]\nseen")
+    assert "begun\n'went on'" in bare_kernel.text(shown.display)
     assert (
-        held.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]") == "True True"
+        bare_kernel.value("seen.process == kept.steps[0], jupyter_slurm.job(kept.steps[0].id) == kept.steps[0]")
+        == "True True"
     )
+    bare_kernel.ok("kept.release()")

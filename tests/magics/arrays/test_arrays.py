@@ -13,15 +13,16 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 HERE = f"python={sys.executable}"
 PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy
+SWEEP = (
+    f"%%sbatch sweep=lr:1e-4,1e-3;opt:adam,True out=loss as=sweep {PLAIN}\n"
+    "print(task_index, lr, opt)\nloss = lr * 10 if opt == 'adam' else None"
+)
 
 
 @pytest.fixture(scope="module")
 def done(kernel: Any) -> Any:
     """Provide a kernel in which arrays of all kinds have run in parallel."""
-    kernel.ok(
-        f"%%sbatch sweep=lr:1e-4,1e-3;opt:adam,True out=loss as=sweep {PLAIN}\n"
-        "print(task_index, lr, opt)\nloss = lr * 10 if opt == 'adam' else None"
-    )
+    kernel.ok(SWEEP)
     kernel.ok("grid = [{'a': 'two words', 'n': 1}, {'a': '$HOME', 'n': 2.5}, {'a': \"'\", 'n': None}]")
     kernel.ok(
         "%%sbatch sweep=grid as=script --array=0-2%2 -J named -- argument\n#!/bin/bash\n#SBATCH --comment x\n"
@@ -153,10 +154,14 @@ def test_what_cannot_be_a_sweep_is_said(kernel: Any) -> None:
     assert "max(…)" not in hidden
 
 
-def test_nothing_of_it_is_lost_with_the_kernel(done: Any) -> None:
-    number = done.value("sweep")
-    done.restart()
-    done.ok(f"import jupyter_slurm\nsweep = jupyter_slurm.job({number})")
-    assert done.value("sweep.table()['loss'], sweep[1].parameters") == (
+def test_nothing_of_it_is_lost_with_the_kernel(bare_kernel: Any) -> None:
+    """A kernel of its own: other tests need what the shared one knows."""
+    bare_kernel.ok("%load_ext jupyter_slurm")
+    bare_kernel.ok(SWEEP)
+    bare_kernel.ok("sweep.wait()")
+    number = bare_kernel.value("sweep")
+    bare_kernel.restart()
+    bare_kernel.ok(f"import jupyter_slurm\nsweep = jupyter_slurm.job({number})")
+    assert bare_kernel.value("sweep.table()['loss'], sweep[1].parameters") == (
         "[0.001, None, 0.01, None] {'lr': 0.0001, 'opt': True}"
     )

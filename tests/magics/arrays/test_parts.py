@@ -164,10 +164,12 @@ def test_a_task_of_a_later_part_is_cancelled_alone(done: Any) -> None:
 
 
 def test_nothing_of_it_is_lost_with_kernel_and_agent(done: Any) -> None:
-    number = done.value("fit.numbers[0]")
+    number, others = done.value("fit.numbers[0]"), done.value("script.id, resumed.id").split()
     argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "agent", "stop"]
     subprocess.run(argv, env={**done.env}, cwd="/", check=True, capture_output=True)
     done.restart()
     done.ok(f"import jupyter_slurm\nfit = jupyter_slurm.job({number})")
     assert done.value("len(fit), fit.table()['got'][8:], fit[5].state") == "10 [80, 90] FAILED"
     assert done.value("[job.id for job in jupyter_slurm.jobs()].count(fit.id), len(fit.numbers)") == "1 3"
+    # The other tests use the same kernel, in any order.
+    done.ok(f"ten, (script, resumed) = 10, map(jupyter_slurm.job, {others})")

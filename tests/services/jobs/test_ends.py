@@ -127,5 +127,5 @@ async def test_every_reason_to_wait_has_words_and_a_next_step(desk, cluster):
         task = await desk.job(f"{before[-1]['id']}_1")
         assert is_said(task, "that you allowed at a time is", "arraytaskthrottle"), task
     finally:
-        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume")
+        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume", check=False)
         cluster.run("scontrol", "delete", "reservation=later", check=False)
