@@ -252,6 +252,10 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     array = (await desk.submit(sleep, later, "--array=0-3"))["id"]
     await desk.until(running, lambda j: j["state"] == "RUNNING")
     await desk.finished(over)
+    query = ["squeue", "-h", "--states=all", "--jobs", over, "-o", "%T"]  # the runner reports an end before Slurm
+    async with asyncio.timeout(60):
+        while "COMPLETING" in subprocess.check_output(query, env=desk.env, text=True):
+            await asyncio.sleep(0.2)
     client = desk.core.cluster(desk.id).client
     run, commands = client.act, []
 

@@ -331,7 +331,8 @@ os.mkfifo('pipe')
         async with asyncio.timeout(60):  # the record is written before the folder is released
             while desk.core.count_holders().get("folders") is not None:
                 await asyncio.sleep(0.05)
-    assert (over["stage"]["files"], over["stage"]["error"]) in ((3, None), (2, None), (0, None))  # the remaining files
+    # The agent before may have copied some of the three files.
+    assert (over["stage"]["files"] in range(4), over["stage"]["error"]) == (True, None)
     assert "outside/evil" in over["stage"]["left"]
     assert not (tmp_path / "evil").exists()
     assert not {"leak", "up", "pipe"} & set(os.listdir(project))
