@@ -143,7 +143,7 @@ def test_a_log_in_that_openssh_keeps_leads_on_to_the_node(
     assert "code" not in done.text, "nobody was asked"
     assert laptop.printed("disconnect", "far").returncode == 0
     done = laptop.at_terminal("ssh", f"far-{job}", "hostname", dialogue=[code])
-    assert done.text.split()[-1:] in (["node1"], ["node2"]), done.text
+    assert {"node1", "node2"} & set(done.text.split()), done.text  # ssh may say that the proxy ended first
 
 
 @pytest.mark.slurm
