@@ -1,4 +1,4 @@
-"""Commands ``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
+"""Commands ``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue|suspend|resume``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
-_ACTIONS = ("hold", "release", "requeue")
+_ACTIONS = ("hold", "release", "requeue", "suspend", "resume")
 _JOB_HELP = "job ID (12, 12_3) or key of a submission"
 _ALL: dict[str, str | int] = {"state": "all"}
 # Finished jobs are requested to find those with missing results.
@@ -59,9 +59,15 @@ def add_parser(subparsers: Any) -> None:
     hold = subparsers.add_parser("hold", description="Keep pending jobs from starting.")
     release = subparsers.add_parser("release", description="Allow held jobs to start.")
     requeue = subparsers.add_parser("requeue", description="Put jobs back into the queue. They start again.")
-    for parser in (hold, release, requeue):
+    requeue.add_argument("--hold", action="store_true", help="keep them from starting until they are released")
+    suspend = subparsers.add_parser(
+        "suspend", description="Stop the processes of running jobs. Most sites allow this only to operators."
+    )
+    resume = subparsers.add_parser("resume", description="Let suspended jobs continue.")
+    actions = (hold, release, requeue, suspend, resume)
+    for parser in actions:
         parser.add_argument("jobs", metavar="JOB", nargs="+", help=_JOB_HELP)
-    for parser in (jobs, show, report, cancel, copy_back, hold, release, requeue):
+    for parser in (jobs, show, report, cancel, copy_back, *actions):
         add_cluster_option(parser)
 
 
@@ -181,10 +187,11 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.errors import ConfigError, JobNotFound, from_problem
 
     failed = 0
-    for answer in act(cluster, args.command, args.jobs):
+    action = "requeuehold" if args.command == "requeue" and args.hold else args.command
+    for answer in act(cluster, action, args.jobs):
         if answer["error"] is None:
             state = answer["now"] and answer["now"]["state"]
-            print(f"Job {answer['job']} was {ACTION_RESULTS[args.command]}: {state}.")
+            print(f"Job {answer['job']} was {ACTION_RESULTS[action]}: {state}.")
             continue
         failed += 1
         sys.stdout.flush()

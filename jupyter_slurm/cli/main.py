@@ -43,6 +43,8 @@ _COMMANDS = {
     "hold": ("jobs", "keep pending jobs from starting"),
     "release": ("jobs", "allow held jobs to start"),
     "requeue": ("jobs", "put jobs back into the queue"),
+    "suspend": ("jobs", "stop the processes of running jobs"),
+    "resume": ("jobs", "let suspended jobs continue"),
     "bring": ("jobs", "copy back the results of a job (stage=)"),
     "image": ("images", "build, pull, list or remove container images"),
     "launch": ("sessions", "run JupyterLab, or another server, in a job"),
@@ -69,7 +71,7 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": "init connect disconnect doctor sh shell sites config",
     "Files": "ls put get copy stage transfers",
-    "Jobs": "jobs show report cancel hold release requeue bring image",
+    "Jobs": "jobs show report cancel hold release requeue suspend resume bring image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",
     "Maintain": "agent clean embedded uninstall",

@@ -719,7 +719,7 @@ class Job(TypedDict):
 class Act(TypedDict):
     id: str
     cluster: str
-    act: str  # cancel, hold, release, requeue, limit
+    act: str  # cancel, hold, release, requeue, requeuehold, suspend, resume, limit
     state: str  # running, stopping, stopped, finished
     total: int
     done: int
@@ -1169,7 +1169,7 @@ class JoinJobRequest(TypedDict):
 
 
 class ActOnJobsRequest(TypedDict):
-    act: str  # cancel, hold, release, requeue, limit
+    act: str  # cancel, hold, release, requeue, requeuehold, suspend, resume, limit
     time_limit: NotRequired[str]
     jobs: Sequence[str]
 

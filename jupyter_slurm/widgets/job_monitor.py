@@ -15,6 +15,7 @@ from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.advice.reasons import is_held_reason
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import from_problem
 from jupyter_slurm.widgets.base import BAD, Button, calm, html, text
@@ -164,7 +165,7 @@ class _Row:
 
 
 def _is_held(data: api.Job) -> bool:
-    return data.get("reason") in ("JobHeldUser", "JobHeldAdmin")
+    return is_held_reason(data.get("reason") or "")
 
 
 def _age(data: api.Job) -> tuple[float, int]:

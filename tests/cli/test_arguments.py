@@ -70,7 +70,7 @@ def test_each_command_about_a_cluster_has_the_same_option(command: str) -> None:
     _, parser = command_line._parser(command)
     needed = {"show": ["12"], "report": ["12"], "cancel": ["12"], "bring": ["12"], "rename": ["old", "new"]}
     needed |= {"put": ["a", "b"], "get": ["a", "b"], "copy": ["a", "b"], "stage": ["a"]}
-    needed |= {name: ["12"] for name in ("hold", "release", "requeue")} | {"stop": ["one"]}
+    needed |= {name: ["12"] for name in ("hold", "release", "requeue", "suspend", "resume")} | {"stop": ["one"]}
     args = parser.parse_args([command, *needed.get(command, []), "--cluster", "far"])
     is_first = command in ("connect", "disconnect", "doctor")
     assert (args.cluster_option if is_first else args.cluster) == "far"

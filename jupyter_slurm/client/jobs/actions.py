@@ -1,4 +1,4 @@
-"""Actions on queued jobs: hold, release, requeue, another time limit."""
+"""Actions on queued jobs: hold, release, requeue, suspend, resume, another time limit."""
 
 from __future__ import annotations
 
@@ -50,13 +50,29 @@ class JobActionsMixin:
         """Let a held job start."""
         return self._act("release")
 
-    def requeue(self) -> Self:
+    def requeue(self, *, hold: bool = False) -> Self:
         """End a job and queue it again, to restart from its beginning.
 
         A finished job can be requeued as long as Slurm knows it. Unsaved work is lost. The output starts again as well,
-        unless the job was submitted with ``--open-mode=append``.
+        unless the job was submitted with ``--open-mode=append``. With ``hold``, it waits until :meth:`release`.
         """
-        return self._act("requeue")
+        return self._act("requeuehold" if hold else "requeue")
+
+    def suspend(self) -> Self:
+        """Stop the processes of a running job until :meth:`resume`, and give its processors to other jobs.
+
+        Most sites allow this only to operators.
+
+        Raises
+        ------
+        JobError
+            Slurm refused it.
+        """
+        return self._act("suspend")
+
+    def resume(self) -> Self:
+        """Let a suspended job continue."""
+        return self._act("resume")
 
     def limit(self, time_limit: str) -> Self:
         """Change the time limit of a job, in the form of ``--time``: ``"4:00:00"``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.job_card import is_finished
+from jupyter_slurm.domain.queries.cluster import expand_hosts
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -57,8 +58,19 @@ class JobAttributesMixin:
 
     @property
     def nodes(self) -> str | None:
-        """Return the node list, in Slurm's short form."""
+        """Return the node list, in Slurm's short form; see :attr:`node_names`."""
         return self.data.get("nodes")
+
+    @property
+    def node_names(self) -> list[str]:
+        """Return the names of the nodes, one by one; an empty list before the start.
+
+        Raises
+        ------
+        ParseError
+            Slurm's list is not one of nodes, or has more than 65,536.
+        """
+        return expand_hosts(self.nodes or "")
 
     @property
     def exit_code(self) -> int | None:

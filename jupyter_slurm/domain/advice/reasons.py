@@ -13,7 +13,7 @@ from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import format_memory, parse_memory
 
-__all__ = ["KNOWN_REASONS", "explain", "memory_step"]
+__all__ = ["KNOWN_REASONS", "explain", "is_held_reason", "memory_step"]
 
 _WAIT_HINT: Final = "It starts automatically."
 _LIMITS_COMMAND: Final = "See the limits with sacctmgr show assoc user=$USER and sacctmgr show qos."
@@ -210,6 +210,11 @@ _RESOURCE_NAMES: Final = {
     "Wall": "running time",
     "WallDuration": "running time",
 }
+
+
+def is_held_reason(reason: str) -> bool:
+    """Return whether a reason means that the job waits for its release, also after Slurm put it back and held it."""
+    return re.match(r"JobH[eo]ld|.*\bheld\b|.*special exit state", reason) is not None
 
 
 def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:

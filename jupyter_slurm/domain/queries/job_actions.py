@@ -12,17 +12,20 @@ from typing import Final
 __all__ = ["ACTIONS", "ACTION_COSTS", "ACTION_RESULTS", "act_argv", "refusals"]
 
 #: The possible actions.
-ACTIONS: Final = ("cancel", "hold", "release", "requeue", "limit")
+ACTIONS: Final = ("cancel", "hold", "release", "requeue", "requeuehold", "suspend", "resume", "limit")
 #: State of a job after each action.
 ACTION_RESULTS: Final = {
     "cancel": "cancelled",
     "hold": "held",
     "release": "released",
     "requeue": "requeued",
+    "requeuehold": "requeued and held",
+    "suspend": "suspended",
+    "resume": "resumed",
     "limit": "given that time limit",
 }
 #: RPCs for each job: scontrol reads a job before it holds or releases it.
-ACTION_COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1, "limit": 1}
+ACTION_COSTS: Final = {act: 2 if act in ("hold", "release") else 1 for act in ACTIONS}
 
 # A finished job needs no cancelling. For an array, Slurm also names the tasks that succeeded.
 _NO_REFUSAL: Final = re.compile(r"already completing or completed|No error", re.IGNORECASE)

@@ -58,7 +58,7 @@ class _JobAction:
 
 
 class JobActions:
-    """Cancel, hold, release and requeue jobs, and set their time limits.
+    """Cancel, hold, release, requeue, suspend and resume jobs, and set their time limits.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class JobActions:
         if entry.is_finished:
             if act == "cancel":
                 return None
-            if act != "requeue":
+            if act not in ("requeue", "requeuehold"):
                 raise _refused(entry)
             await self._poller.wait_fresh(0.0)  # its number may be that of another job now
             if self._tracker.find(str(entry.id)) is not entry or entry.id.job not in self._tracker.in_queue:
@@ -265,7 +265,7 @@ class JobActions:
                 if case.task is None:
                     self._checks.note_cancel(case.targets[target])
                 self._note_cancelled(case.targets[target], case.task)
-            elif act in ("release", "requeue"):
+            elif act in ("release", "requeue", "requeuehold"):
                 self._checks.note_submission(case.targets[target])
 
     def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
@@ -321,7 +321,9 @@ def _is_a_part(reference: str, entry: TrackedJob) -> bool:
 
 def _refused(entry: TrackedJob) -> SlurmError:
     if entry.is_step:
-        return UsageError("A step cannot be held or requeued.", hint="Hold or requeue its allocation.")
+        return UsageError(
+            "Only its allocation can be held, requeued or suspended, not a step.", hint="Give the ID of the allocation."
+        )
     if entry.is_finished:
         return JobError(f"Job {entry.id or entry.key} has ended ({entry.state.name}).", hint="Submit it again.")
     return JobError("The job is still being submitted and has no job ID yet.", hint="Try again when it has a job ID.")

@@ -66,6 +66,9 @@ function hasFailedTasks(tasks: IJob["tasks"]): boolean {
   );
 }
 
+/** Reasons of jobs that wait for their release, also of those that Slurm put back and held. */
+const HELD_REASON = /^JobH[eo]ld|\bheld\b|special exit state/;
+
 /** Whether the user may apply an action to a job in its state. Actions for administrators are not offered. */
 export function isAllowed(act: Act, job: IJob): boolean {
   if (job.isForeign) {
@@ -79,9 +82,9 @@ export function isAllowed(act: Act, job: IJob): boolean {
     case "cancel":
       return isCancellable(job.state);
     case "hold":
-      return isQueued && !job.reason.startsWith("JobHeld");
+      return isQueued && !HELD_REASON.test(job.reason);
     case "release":
-      return isQueued && job.reason.startsWith("JobHeldUser");
+      return isQueued && HELD_REASON.test(job.reason) && !job.reason.startsWith("JobHeldAdmin");
     case "requeue":
       return isRunning && job.kind !== "allocation";
     case "limit":

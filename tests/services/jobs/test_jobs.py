@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_slurm.domain.advice.reasons import is_held_reason
 from jupyter_slurm.errors import CommandMissing, JobError, JobNotFound, Throttled, TransportError, UsageError
 from jupyter_slurm.services.clusters import housekeeping
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
@@ -303,14 +304,22 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     for what, limit in (("limit", None), ("limit", "0:00"), ("limit", "long"), ("hold", "20")):
         with pytest.raises(UsageError):
             await act(what, waiting, time_limit=limit)
+    for what, then in (("suspend", "SUSPENDED"), ("resume", "RUNNING")):
+        said, now = await act(what, running, over)
+        assert said == {running: None, over: f"Job {over} has ended (COMPLETED)."}
+        assert now[running]["state"] == then
+    assert (await act("suspend", waiting))[0][waiting].startswith(f"Job {waiting} was not suspended: ")
+    said, now = await act("requeuehold", over)
+    assert (said, now[over]["state"]) == ({over: None}, "PENDING")
+    assert is_held_reason(now[over]["reason"])
     said, now = await act("requeue", running, waiting, over)  # Slurm itself refuses one of them
-    assert said == {running: None, waiting: f"Job {waiting} was not requeued: Job is pending execution.", over: None}
-    assert now[over]["state"] == "PENDING"
+    pending = "was not requeued: Job is pending execution."
+    assert said == {running: None, waiting: f"Job {waiting} {pending}", over: f"Job {over} {pending}"}
     said, now = await act("cancel", f"{array}_3")
     assert (said, now[f"{array}_3"]["state"]) == ({f"{array}_3": None}, "CANCELLED")
     said, now = await act("cancel", running, waiting, array, over, *others)
     assert set(said.values()) == {None}
-    assert commands == [*["scontrol"] * 4, "scancel", "scancel"]
+    assert commands == [*["scontrol"] * 8, "scancel", "scancel"]
     argv = ["squeue", "-h", "--states=all", "--jobs", ",".join(now), "-o", "%T"]
     states = subprocess.run(argv, env=desk.env, capture_output=True, text=True, check=True).stdout.split()
     assert set(states) <= {"CANCELLED", "COMPLETING"}

@@ -57,9 +57,10 @@ export type IJob = Omit<
   readonly isForeign?: boolean;
 };
 
-/** Actions on jobs in the queue. */
+/** Actions on jobs that are offered. Programs and terminals have more, which most sites allow only to operators. */
 export const ACTS = ["cancel", "hold", "release", "requeue", "limit"] as const;
 export type Act = (typeof ACTS)[number];
+export type AnyAct = ApiSchemas["Act"]["act"];
 
 /** The result of an action on one job (the document defines it in place, under `actOnJobs`). */
 export interface IOutcome {

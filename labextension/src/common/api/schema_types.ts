@@ -788,7 +788,7 @@ export interface components {
             readonly id: string;
             readonly cluster: string;
             /** @enum {unknown} */
-            readonly act: "cancel" | "hold" | "release" | "requeue" | "limit";
+            readonly act: "cancel" | "hold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" | "limit";
             /** @enum {unknown} */
             readonly state: "running" | "stopping" | "stopped" | "finished";
             /** @description Number of jobs */

@@ -1,7 +1,7 @@
 /** Labels of actions on jobs, in the language of the user. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { Act, IActProgress, IFailure, IJob } from "../../common/api/objects";
+import type { Act, AnyAct, IActProgress, IFailure, IJob } from "../../common/api/objects";
 import { activeTasks, cancelBody, cancelTitle, jobName, problemText } from "../../common/labels";
 
 /** Returns the name of the cluster of a job; empty where there is only one. */
@@ -19,7 +19,7 @@ const MAX_CONFIRMED = 2000;
 /** Actions that may need a confirmation. */
 type ConfirmedAct = Exclude<Act, "limit">;
 
-export function actName(trans: TranslationBundle, act: Act): string {
+export function actName(trans: TranslationBundle, act: AnyAct): string {
   switch (act) {
     case "cancel":
       return trans.__("Cancel");
@@ -29,6 +29,12 @@ export function actName(trans: TranslationBundle, act: Act): string {
       return trans.__("Release");
     case "requeue":
       return trans.__("Requeue");
+    case "requeuehold":
+      return trans.__("Requeue and hold");
+    case "suspend":
+      return trans.__("Suspend");
+    case "resume":
+      return trans.__("Resume");
     case "limit":
       return trans.__("Time limit…");
   }
@@ -68,6 +74,8 @@ export function actProgressText(trans: TranslationBundle, progress: IActProgress
         return trans.__("Requeuing %1 of %2 jobs…", done, total);
       case "limit":
         return trans.__("Setting the time limit of %1 of %2 jobs…", done, total);
+      default:
+        return trans.__("%1: %2 of %3 jobs…", actName(trans, act), done, total);
     }
   }
   const parts = [

@@ -478,6 +478,9 @@ describe("a table of jobs", () => {
     expect(acts(job(1, "PENDING"))).toEqual(["cancel", "hold", "limit"]);
     expect(acts(held("User"))).toEqual(["cancel", "release", "limit"]);
     expect(acts(held("Admin"))).toEqual(["cancel", "limit"]);
+    for (const reason of ["job requeued in held state", "JobHoldMaxRequeue"]) {
+      expect(acts(job(1, "PENDING", { reason }))).toEqual(["cancel", "release", "limit"]);
+    }
     expect(acts(job(1, "RUNNING"))).toEqual(["cancel", "requeue", "limit"]);
     expect(acts(job(1, "RUNNING", { kind: "allocation" }))).toEqual(["cancel", "limit"]);
     expect(acts(job(1, "RUNNING", { allocation: "key" }))).toEqual(["cancel"]);
