@@ -152,6 +152,7 @@ def start(
     *,
     is_python: bool = False,
     hold: str = "",
+    entry_point: str = "",
 ) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
@@ -170,6 +171,8 @@ def start(
         Whether the command must be a Python.
     hold : str
         Path for a pipe, in one of the folders.
+    entry_point : str
+        Path for a program that runs the entry point of the image, in one of the folders; empty for none.
 
     Raises
     ------
@@ -190,6 +193,10 @@ def start(
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
             raise RuntimeRefused(f"This node has no folder {source}.")
+    if entry_point:
+        entries = load("container.entry_point")
+        entries.write(entry_point, entries.script(runtime, image, images.run_query))
+        node.env[entries.VARIABLE] = entry_point
     made, env = runtimes.MAKERS[runtime](wish, node)
     if runtime in ("docker", "podman"):
         sweep(runtime, node.uid)
@@ -333,9 +340,9 @@ def main() -> int:
         argv = command(place.job, folder, args)
         why_not = f"The container did not start, or has no {argv[0]}. The end of the log shows the reason."
         shared = folders(place.job, folder)
-        code = start(
-            place.job["environment"], argv, shared, report, is_python="run" not in place.job, hold=f"{folder}/held"
-        )
+        entry_point = f"{folder}/entrypoint{place.suffix}" if "run" in place.job else ""
+        pipe, environment = f"{folder}/held", place.job["environment"]
+        code = start(environment, argv, shared, report, is_python=not entry_point, hold=pipe, entry_point=entry_point)
     except RuntimeRefused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")

@@ -265,7 +265,7 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     made = home / "re cipe"
     made.mkdir()
     (made / "told").write_text("taken along")
-    (made / "Dockerfile").write_text(f"FROM {docker.image}\nCOPY told /told\n")
+    (made / "Dockerfile").write_text(f'FROM {docker.image}\nCOPY told /told\nENTRYPOINT ["cat"]\nCMD ["/told"]\n')
     kernel.ok(f"import jupyter_slurm, os\nfile = '{made}/Dockerfile'\nshown = %slurm image build mine:1 {{file}} show")
     assert "-build.py" in kernel.value("shown.script")
     kernel.ok("%slurm image build mine:1 {file} -p devwork as=built wait")
@@ -273,6 +273,9 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     assert kernel.value("built.record['image']['file']['kind'], built.state") == "dockerfile COMPLETED"
     kernel.ok("%%sbatch env=docker://mine:1 as=ran wait out=told\ntold = open('/told').read()")
     assert kernel.value("told") == "taken along"
+    entered = 'as=entered wait\n#!/bin/sh\n"$JUPYTER_SLURM_ENTRYPOINT"; "$JUPYTER_SLURM_ENTRYPOINT" /told /etc/debian_version\n'
+    kernel.ok(f"%%sbatch env=docker://mine:1 {entered}")
+    assert kernel.value("entered.stdout").startswith("taken alongtaken along12.")
     kernel.ok("table = %slurm image list\nrow = next(row for row in table if row['IMAGE'] == 'mine:1')")
     assert "docker on " in kernel.value("row['WHERE']")
     assert kernel.value("row['FROM'], jupyter_slurm.images() == table") == "Dockerfile True"

@@ -63,7 +63,10 @@ def test_the_ranks_meet_on_the_node_of_rank_0_and_the_job_keeps_its_name(kernel:
         kernel.ok("del os.environ['SLURM_HOSTFILE']")
     lines = sorted(kernel.value("placed.stdout").splitlines())
     assert lines == ["[0] c4aiscw2 c4aiscw2 mine", "[1] c4aiscw2 c4aiscw1 mine"]
-    assert sorted(kernel.value("placed.node_names").strip("[]").replace("'", "").split(", ")) == ["c4aiscw1", "c4aiscw2"]
+    assert sorted(kernel.value("placed.node_names").strip("[]").replace("'", "").split(", ")) == [
+        "c4aiscw1",
+        "c4aiscw2",
+    ]
 
 
 def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
