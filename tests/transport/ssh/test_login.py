@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import socket
+import subprocess
 import threading
 import time
 import weakref
@@ -160,6 +161,28 @@ async def test_password_and_then_a_code(door):
     person = door.person([door.password], [codes.next()])
     await door.open(person)
     assert [prompt.questions[0].text for prompt in person.asked] == ["Password:", "Verification code:"]
+
+
+async def test_a_password_that_must_be_changed_is_changed_in_the_questions(door, new_user):
+    door.user = new_user(password=door.password)
+    door.host = replace(door.host, user=door.user)
+    modules = {"auth": "unix", "account": "unix", "password": "unix", "session": "permit"}
+    pam = "".join(f"{kind} required pam_{module}.so\n" for kind, module in modules.items())
+    way = ("UsePAM yes", "KbdInteractiveAuthentication yes", "AuthenticationMethods keyboard-interactive")
+    door.configure("PasswordAuthentication no", *way, pam=pam)
+    subprocess.run(["passwd", "--expire", door.user], check=True, capture_output=True)
+    later = "Another horse 8 Ω"
+    person = door.person([door.password], [door.password], [later], [later])
+    await door.open(person)
+    questions = [prompt.questions[0] for prompt in person.asked]
+    assert "required to change your password" in person.asked[1].instruction
+    assert [question.text for question in questions[1:]] == [
+        "Current password:",
+        "New password:",
+        "Retype new password:",
+    ]
+    assert not any(question.echo for question in questions)
+    await door.open(door.person([later]))
 
 
 async def test_wrong_code_and_then_all_again(door):
