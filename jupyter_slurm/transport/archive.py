@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import posixpath
+import secrets
 import stat
 import tarfile
 import threading
@@ -24,18 +25,21 @@ __all__ = ["Archive"]
 
 _CONNECT_TIMEOUT_S: Final = 60.0
 _BLOCK_BYTES: Final = 1 << 18
-_MAX_HEADER_BYTES: Final = 1 << 20
+_MAX_HEADER_BYTES: Final = 1 << 14
+_MAX_TIME_S: Final = 1 << 40
 _GROWTH_BYTES: Final = 1 << 30
 """Bytes by which the files may have grown since they were listed."""
+# tar --format=gnu has headers of these kinds, and those with a long name or target.
 _KINDS: Final = {DIRECTORY: tarfile.DIRTYPE, FILE: tarfile.REGTYPE, LINK: tarfile.SYMTYPE}
+_HEADERS: Final = (*_KINDS.values(), tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# The shell before the empty line may have read the bytes sent before the line.
-_END: Final = b"jupyter-slurm-end"  # a command that ends looks like a broken stream
-_UNPACK: Final = f'cd -- "$1" && echo && tar -xof - && printf {_END.decode()}'
-_PACK: Final = f"""
+# The shell before the empty line may have read the bytes sent before the line. A command that ends looks like a broken
+# stream, so each prints a random word at its end.
+_UNPACK: Final = 'cd -- "$1" && echo && tar -xof - && printf %s "$2"'
+_PACK: Final = """
 cd -- "$1" && echo || exit
 tar -cf - --format=gnu --hard-dereference --no-recursion --null -T -
-[ $? -le 1 ] && printf {_END.decode()}  # 1: a file has changed meanwhile
+[ $? -le 1 ] && printf %s "$2"  # 1: a file has changed meanwhile
 """
 
 
@@ -56,6 +60,7 @@ class Archive:
         self._transport, self._local_path, self._remote_path = transport, local_path, remote_path
         self._moved, self._done = moved, 0
         self._stream: Stream | None = None
+        self._end = secrets.token_hex(16).encode("ascii")
         self._is_stopped = False
 
     async def run(self, entries: Mapping[str, Entry], *, is_pull: bool) -> None:
@@ -81,7 +86,7 @@ class Archive:
 
     def _run(self, entries: Mapping[str, Entry], is_pull: bool) -> None:
         script = _PACK if is_pull else _UNPACK
-        argv = ["/bin/sh", "-c", script, "sh", self._remote_path]
+        argv = ["/bin/sh", "-c", script, "sh", self._remote_path, self._end.decode()]
         stream = self._stream = self._transport.pipe(argv, _CONNECT_TIMEOUT_S)
         try:
             if self._is_stopped:
@@ -91,7 +96,7 @@ class Archive:
                 self._receive(stream, entries)
             else:
                 self._send(stream, entries)
-        except (OSError, tarfile.TarError) as error:
+        except (OSError, tarfile.TarError, RecursionError) as error:
             raise _as_error(error) from error
         finally:
             stream.close()
@@ -110,7 +115,7 @@ class Archive:
                 _add(archive, directories, path)
         with _breaking():
             stream.shutdown_write()
-        _read_end(stream)
+        _read_end(stream, self._end)
 
     def _count(self, size: int) -> None:
         self._done += size
@@ -119,12 +124,12 @@ class Archive:
     # -- from the host
 
     def _receive(self, stream: Stream, entries: Mapping[str, Entry]) -> None:
-        paths = sorted(entries)  # directories come before their files
+        missing, paths = dict(entries), sorted(entries)  # directories come before their files
         asked = "".join(f"./{path}\0" for path in paths).encode("utf-8", "surrogateescape")
         sending = threading.Thread(target=_send_names, args=(stream, asked), name="jupyter-slurm-tar", daemon=True)
         sending.start()
         most = sum(entry.size for entry in entries.values() if entry.kind == FILE) + _GROWTH_BYTES
-        reader = _Reader(stream, self._count)
+        reader = _Reader(stream, self._end, self._count)
         with (
             tarfile.open(
                 fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=_BLOCK_BYTES, encoding="utf-8", tarinfo=_Member
@@ -134,22 +139,27 @@ class Archive:
             for member in archive:
                 path = posixpath.normpath(member.name)
                 most -= member.size
-                if path not in entries or member.type != _KINDS[entries[path].kind] or most < 0:
-                    raise _Refused(path)
-                if member.issym() and member.linkname != entries[path].target:
+                if most < 0 or not _is_asked(member, missing.pop(path, None)):
                     raise _Refused(path)
                 _extract(archive, member, directories, path)
-        _read_end(stream, reader.tail)
+        _read_end(stream, self._end, reader.tail)
         sending.join()
 
 
 class _Member(tarfile.TarInfo):
-    """Header of an archive whose texts are limited: Python reads them whole."""
+    """Header of an archive, which Python reads whole: of few kinds, and with texts of a limited size."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type not in (*_KINDS.values(), tarfile.AREGTYPE) and self.size > _MAX_HEADER_BYTES:
-            raise tarfile.ReadError("the archive has a header that is too long")
+        is_text = self.type not in _KINDS.values()
+        if self.type not in _HEADERS or (is_text and self.size > _MAX_HEADER_BYTES):
+            raise _Refused(self.name)
         return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+
+
+def _is_asked(member: tarfile.TarInfo, entry: Entry | None) -> bool:
+    if entry is None or member.type != _KINDS[entry.kind] or member.size < 0 or abs(member.mtime) > _MAX_TIME_S:
+        return False
+    return not member.issym() or member.linkname == entry.target
 
 
 class _Refused(OSError):
@@ -281,21 +291,21 @@ class _Writer:
 class _Reader:
     """Stream in blocks of the requested size; the last bytes are kept for :func:`_read_end`."""
 
-    def __init__(self, stream: Stream, count: Callable[[int], None]) -> None:
-        self._stream, self._count, self.tail = stream, count, b""
+    def __init__(self, stream: Stream, end: bytes, count: Callable[[int], None]) -> None:
+        self._stream, self._end, self._count, self.tail = stream, end, count, b""
 
     def read(self, size: int) -> bytes:
         parts, missing = list[bytes](), size
-        while missing and not self.tail.endswith(_END):
+        while missing and not self.tail.endswith(self._end):
             data = _recv(self._stream, missing)
             parts.append(data)
             missing -= len(data)
-            self.tail = (self.tail + data)[-len(_END) :]
+            self.tail = (self.tail + data)[-len(self._end) :]
             self._count(len(data))
         return b"".join(parts)
 
 
-def _read_end(stream: Stream, tail: bytes = b"") -> None:
+def _read_end(stream: Stream, end: bytes, tail: bytes = b"") -> None:
     """Read a stream to the end of its command.
 
     Raises
@@ -303,8 +313,8 @@ def _read_end(stream: Stream, tail: bytes = b"") -> None:
     OSError
         The command failed, or the stream broke.
     """
-    while not tail.endswith(_END):
-        tail = (tail + _recv(stream, _BLOCK_BYTES))[-len(_END) :]
+    while not tail.endswith(end):
+        tail = (tail + _recv(stream, _BLOCK_BYTES))[-len(end) :]
 
 
 def _send_names(stream: Stream, names: bytes) -> None:
@@ -313,8 +323,8 @@ def _send_names(stream: Stream, names: bytes) -> None:
         stream.shutdown_write()
 
 
-def _as_error(error: OSError | tarfile.TarError) -> CommandError | TransportError:
-    if isinstance(error, _Refused):
+def _as_error(error: OSError | tarfile.TarError | RecursionError) -> CommandError | TransportError:
+    if isinstance(error, _Refused | RecursionError):  # the latter: headers that announce headers
         return CommandError(
             "The cluster sent a file that was not asked for, or one of another kind. The transfer was stopped.",
             hint="Check who can write to the directory on the cluster.",

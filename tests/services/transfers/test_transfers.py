@@ -196,7 +196,7 @@ async def test_a_cluster_that_sends_other_files_changes_nothing(
             member = tarfile.TarInfo(name)
             member.type, member.linkname = kind, target
             archive.addfile(member)
-        lie = f'cd "$1"; echo; cat {tmp_path}/evil.tar; printf jupyter-slurm-end'
+        lie = f'cd "$1"; echo; cat {tmp_path}/evil.tar; printf %s "$2"'
         monkeypatch.setattr("jupyter_slurm.transport.archive._PACK", lie)
         got = await transfer(desk, "get", [far / "asked"], near)
         assert got["state"] == "failed", name
