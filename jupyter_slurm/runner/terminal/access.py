@@ -42,13 +42,14 @@ def start(columns: int, rows: int, title: str, argv: Sequence[str]) -> Record:
     name = secrets.token_hex(4)
     path, draft = os.path.join(folder, f"{name}.sock"), os.path.join(folder, f".{name}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    os.umask(0o077)
+    mask = os.umask(0o077)
     listener.bind(path)
     listener.listen(keeper.MAX_VIEWERS)
     record: Record = {"id": name, "title": title, "started": time.time(), "host": os.uname().nodename}
     with open(draft, "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.rename(draft, os.path.join(folder, f"{name}.json"))
+    os.umask(mask)  # that of the user's shell
     if os.fork() == 0:
         _keep(listener, name, columns, rows, argv)
     return record
@@ -84,7 +85,9 @@ def list_terminals() -> list[Record]:
     for match in filter(None, map(_NAME.fullmatch, os.listdir(folder))):
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                probe.connect(os.path.join(folder, f"{match[1]}.sock"))
+                probe.setblocking(False)
+                with contextlib.suppress(BlockingIOError):  # a stopped keeper
+                    probe.connect(os.path.join(folder, f"{match[1]}.sock"))
             with open(os.path.join(folder, match[0]), encoding="utf-8") as file:
                 found.append(json.loads(file.read(_MAX_RECORD_BYTES)))
         except (ConnectionRefusedError, FileNotFoundError):

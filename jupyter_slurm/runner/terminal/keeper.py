@@ -27,10 +27,12 @@ from typing import Sequence
 
 HEAD = struct.Struct(">cI")
 SIZE = struct.Struct(">HH")
+_PEER = struct.Struct("3i")  # unix(7), SO_PEERCRED: process, user and group
 SCROLLBACK_BYTES = 1 << 20
 MAX_INPUT_BYTES = 1 << 16  # bytes in a frame of a viewer
 MAX_VIEWERS = 16
 _CHUNK_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 12  # bytes up to which a piece of the scrollback grows
 _MAX_WAITING_BYTES = 1 << 18  # bytes that wait for a reader, before the keeper reads no more
 _STALL_S = 10.0  # seconds after which a viewer that reads nothing is disconnected
 _END_S = 5.0  # seconds for viewers to read the last output
@@ -86,6 +88,14 @@ def start_program(argv: Sequence[str], columns: int, rows: int) -> tuple[int, in
 def resize(terminal: int, columns: int, rows: int) -> None:
     """Set the size of a terminal."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _is_own(sock: socket.socket) -> bool:
+    """Return whether a process of this user has connected."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # the directory lets nobody else in
+    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return bool(_PEER.unpack(found)[1] == os.getuid())
 
 
 class _Viewer:
@@ -153,7 +163,7 @@ class Keeper:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             sock = self._listener.accept()[0]
-            if len(self._viewers) >= MAX_VIEWERS:
+            if len(self._viewers) >= MAX_VIEWERS or not _is_own(sock):
                 sock.close()
                 return
             sock.setblocking(False)
@@ -183,7 +193,10 @@ class Keeper:
             del self._input[: os.write(self._terminal, self._input[:_CHUNK_BYTES])]
 
     def _publish(self, data: bytes) -> None:
-        self._scrollback.append(data)
+        if self._scrollback and len(self._scrollback[-1]) < _PIECE_BYTES:
+            self._scrollback[-1] += data  # a program may print single characters
+        else:
+            self._scrollback.append(data)
         self._scrollback_bytes += len(data)
         while self._scrollback_bytes > SCROLLBACK_BYTES:
             self._scrollback_bytes -= len(self._scrollback.popleft())

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -123,6 +124,62 @@ def test_a_viewer_that_sends_anything_else_is_disconnected(start: Callable[..., 
     assert bad.sock.recv(1) == b""
     good.sock.sendall(input_frames(b"alive\n"))
     good.wait(b"alive")
+
+
+def test_a_shell_has_the_umask_of_the_user(start: Callable[..., str]) -> None:
+    old = os.umask(0o027)
+    try:
+        name = start("sh", "-c", "echo mask $(umask); cat")
+    finally:
+        os.umask(old)
+    Viewer(name).wait(b"mask 0027")
+
+
+def test_a_stopped_keeper_stops_no_list(start: Callable[..., str]) -> None:
+    name = start("sh", "-c", "echo parent $PPID.; cat")
+    viewer = Viewer(name)
+    viewer.wait(b".\r\n")
+    process = int(viewer.output.split()[1].rstrip(b"."))
+    os.kill(process, signal.SIGSTOP)
+    try:
+        for _ in range(keeper.MAX_VIEWERS + 3):  # the queue of the listener is full
+            assert name in [one["id"] for one in access("list")]
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+@pytest.fixture
+def kept() -> Iterator[keeper.Keeper]:
+    """Return a keeper in this process, whose socket every user can reach."""
+    terminal = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0jupyter-slurm-{secrets.token_hex(8)}")
+        listener.listen()
+        made = keeper.Keeper(listener, 0, terminal)
+        yield made
+        for viewer in made._viewers.values():
+            viewer.sock.close()
+    os.close(terminal)
+
+
+def test_output_of_single_characters_takes_little_memory(kept: keeper.Keeper) -> None:
+    for _ in range(10_000):
+        kept._publish(b"x")
+    assert b"".join(kept._scrollback) == b"x" * 10_000
+    assert len(kept._scrollback) < 10
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(("uid", "viewers"), [(0, 1), (65534, 0)])
+def test_another_user_is_no_viewer(kept: keeper.Keeper, uid: int, viewers: int) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        os.seteuid(uid)
+        try:
+            sock.connect(kept._listener.getsockname())
+        finally:
+            os.seteuid(0)
+        kept._accept()
+        assert len(kept._viewers) == viewers
 
 
 def test_a_viewer_refuses_frames_of_no_keeper() -> None:
