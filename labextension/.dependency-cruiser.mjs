@@ -8,7 +8,7 @@ const FEATURE_GROUPS = [
   ["plugins"],
   ["agent_api"],
   ["job_page", "notices"],
-  ["jobs", "kernels"],
+  ["files", "jobs", "kernels"],
   ["sessions"],
   ["logins", "resources"],
   ["common"],

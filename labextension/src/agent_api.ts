@@ -49,6 +49,11 @@ async function problemOf(response: Response): Promise<IProblem> {
   }
 }
 
+function withBody(content: object): RequestInit {
+  const headers = { "Content-Type": "application/json" };
+  return { method: "POST", body: JSON.stringify(content), headers };
+}
+
 /** Read a part of a stream; after a silence the connection counts as broken: a computer may have slept. */
 async function readPart(
   reader: ReadableStreamDefaultReader<Uint8Array>,
@@ -339,6 +344,16 @@ export class AgentApi
     return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER_API)) as IMove;
   }
 
+  /** Send a request with a body. */
+  request(path: string[], content: object): Promise<Response> {
+    return this._send(path, "", withBody(content));
+  }
+
+  /** Return the URL of a path of the API. */
+  urlOf(path: readonly string[], api = API): string {
+    return URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent));
+  }
+
   private async _stream(
     path: string[],
     query: string,
@@ -367,9 +382,7 @@ export class AgentApi
   }
 
   private _post(path: string[], content: object, api = API): Promise<unknown> {
-    const headers = { "Content-Type": "application/json" };
-    const init = { method: "POST", body: JSON.stringify(content), headers };
-    return this._json(path, "", init, api);
+    return this._json(path, "", withBody(content), api);
   }
 
   private async _send(
@@ -381,7 +394,7 @@ export class AgentApi
     if (path.some((part) => part === "." || part === "..")) {
       throw new RequestError({ status: 404, title: "There is nothing of this name." }); // such a part would change the path
     }
-    const url = URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent)) + query;
+    const url = this.urlOf(path, api) + query;
     const response = await ServerConnection.makeRequest(url, init, this._settings);
     if (!response.ok) {
       throw new RequestError(await problemOf(response));

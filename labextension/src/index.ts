@@ -1,9 +1,11 @@
 /**
  * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, scripts of
- * the file browser, cells of widgets, dialogs of logins, notifications, the items in the status bar, and remote kernels. Each can be disabled
+ * the file browser, cells of widgets, dialogs of logins, notifications, the items in the status bar, remote kernels, and files of
+ * the clusters. Each can be disabled
  * alone.
  */
 import { commandsPlugin } from "./plugins/commands";
+import { filesPlugin } from "./plugins/files";
 import { cellsPlugin } from "./plugins/insert_cell";
 import { linkPlugin } from "./plugins/job_link";
 import { jobPlugin } from "./plugins/job_page";
@@ -40,4 +42,5 @@ export default [
   statusPlugin,
   ownSessionPlugin,
   kernelsPlugin,
+  filesPlugin,
 ];

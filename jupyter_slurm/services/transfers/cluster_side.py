@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -57,6 +58,9 @@ find . -type d -print0 | xargs -0 sh -c '
   done' sh "$base" "$flag" || exit
 find . ! -type d -print0
 """
+
+_DF_TIMEOUT_S: Final = 60.0
+_FREE: Final = re.compile(r"\s(\d{1,18})\s+\d+%\s")
 
 
 class ClusterSide:
@@ -132,7 +136,21 @@ class ClusterSide:
         return met
 
     async def check_room(self, dest: Destination, needed: int) -> None:
-        """Do nothing: the quota of a cluster is checked by the cluster."""
+        """Refuse a transfer that the file system has no room for; what an earlier run has sent takes room already.
+
+        A quota is checked by the cluster, while it writes.
+        """
+        if dest.is_resumed:
+            return
+        done = await self.transport.run(["df", "-Pk", "--", dest.folder], timeout=_DF_TIMEOUT_S)
+        found = _FREE.search(decode_output(done.stdout))
+        if found is None or needed <= (free := int(found[1]) * 1024):
+            return
+        raise UsageError(
+            f"{needed / 1e6:.1f} MB would be copied to {printable(dest.folder)} on {self._location.host}, but only "
+            f"{free / 1e6:.1f} MB are free.",
+            hint="Look at `%slurm room`, and free some space, or choose another destination.",
+        )
 
     async def discard(self, dest: Destination) -> None:
         """Remove what was received."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import CommandError
+from jupyter_slurm.services.transfers.cluster_side import ClusterSide
 from jupyter_slurm.services.transfers.local_side import LocalSide
 from jupyter_slurm.services.transfers.sides import Destination, Group
 
@@ -157,17 +158,17 @@ async def test_a_stopped_transfer_continues_where_it_was(
 
 
 @pytest.mark.here_only("a side of its own")
-async def test_a_full_disk_is_named_and_replaces_nothing(desk: Any, tmp_path: Path) -> None:
+async def test_a_transfer_that_does_not_fit_is_refused_before_anything_is_sent(desk: Any, tmp_path: Path) -> None:
     full = Path("/dev/shm") / tmp_path.name
     (tmp_path / "big").write_bytes(b"x" * (4 << 20))
     full.mkdir()
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", full], check=True)
-        sent = await transfer(desk, "put", [tmp_path / "big"], full)
-        assert "No space left" in sent["error"]["detail"]
-        got = await transfer(desk, "get", [tmp_path / "big"], full)
-        assert "are free" in got["error"]["detail"]
-        assert not (full / "big").exists()
+        for kind in ("put", "get"):
+            done = await transfer(desk, kind, [tmp_path / "big"], full)
+            assert "4.2 MB would be copied" in done["error"]["detail"]
+            assert "only 1.0 MB are free" in done["error"]["detail"]
+            assert (done["bytes"], os.listdir(full)) == (0, [])
     finally:
         subprocess.run(["umount", full], check=False)
         full.rmdir()
@@ -227,6 +228,30 @@ async def test_a_link_at_the_destination_is_not_followed(tmp_path: Path) -> None
     group = Group("/far", {"asked": "asked"}, str(tmp_path / "partial/0"))
     assert await LocalSide().finish(place, [group], overwrite=True) == ["asked/sub"]
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.here_only("the files of both sides are on this computer")
+async def test_a_folder_that_becomes_a_link_while_it_is_sent_is_not_followed(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carrier: str
+) -> None:
+    """It is swapped between the list and the copy: what the link leads to is not sent."""
+    near, far = tmp_path / "near/data", tmp_path / "far"
+    (near / "sub").mkdir(parents=True)
+    (near / "sub/secret").write_text("plain")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/secret").write_text("other")
+    far.mkdir()
+    make = ClusterSide.make
+
+    async def swap(side: ClusterSide, groups: Any) -> None:
+        await make(side, groups)
+        (near / "sub").rename(tmp_path / "old")
+        (near / "sub").symlink_to(tmp_path / "private")
+
+    monkeypatch.setattr(ClusterSide, "make", swap)
+    await transfer(desk, "put", [near], f"{far}/")
+    arrived = [path for path in far.rglob("*") if path.is_file()]
+    assert [path.read_text() for path in arrived if path.read_text() == "other"] == []
 
 
 async def test_files_pass_through_this_computer_to_another_cluster(desk: Any, cluster: Any, tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+/** Plugin of the files of the clusters: a drive, and a file browser in the left side bar. */
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from "@jupyterlab/application";
+import { showErrorMessage } from "@jupyterlab/apputils";
+import { IDefaultFileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
+import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { ITranslator, nullTranslator } from "@jupyterlab/translation";
+
+import { AgentApi } from "../agent_api";
+import { DOMAIN } from "../common/identifiers";
+import { hasMainArea } from "../common/jupyterlab/main_area";
+import { FilesApi } from "../files/api";
+import { applySettings, createBrowser, LAB_SETTINGS } from "../files/browser";
+import { keepOwnBrowser } from "../files/browser_focus";
+import { SlurmDrive } from "../files/drive";
+
+const BROWSER = "jupyter-slurm-files";
+/** Rank in the side bar, below the panel of the jobs. */
+const RANK = 310;
+
+export const filesPlugin: JupyterFrontEndPlugin<void> = {
+  id: "jupyter-slurm:files",
+  description: "The files of the clusters: a drive, and a file browser in the side bar.",
+  autoStart: true,
+  optional: [
+    IFileBrowserFactory,
+    IDefaultFileBrowser,
+    ITranslator,
+    ILayoutRestorer,
+    ISettingRegistry,
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    factory: IFileBrowserFactory | null,
+    own: IDefaultFileBrowser | null,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    settings: ISettingRegistry | null,
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const { contents, serverSettings } = app.serviceManager;
+    const report = (error: unknown): void => {
+      void showErrorMessage(trans.__("Files of the clusters"), error as Error);
+    };
+    const drive = new SlurmDrive(
+      new FilesApi(new AgentApi(serverSettings)),
+      serverSettings,
+      report,
+    );
+    contents.addDrive(drive);
+    if (factory === null || own === null || !hasMainArea(app)) {
+      return;
+    }
+    const browser = createBrowser(BROWSER, factory, drive, translator ?? nullTranslator, report);
+    app.shell.add(browser, "left", { rank: RANK });
+    restorer?.add(browser, BROWSER);
+    keepOwnBrowser(browser, own);
+    void settings?.load(LAB_SETTINGS).then((loaded) => {
+      const follow = (): void => {
+        applySettings(browser, loaded);
+      };
+      loaded.changed.connect(follow);
+      follow();
+    });
+  },
+};
