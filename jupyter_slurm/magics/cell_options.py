@@ -17,7 +17,7 @@ from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
-from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX
+from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, NO_ENVIRONMENT
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.submission.in_out_variables import PackedVariables
 
 __all__ = [
+    "ENVIRONMENT_WORDS",
+    "OF_JOBS_ALONE",
     "as_python",
     "cell_label",
     "cell_name",
     "cell_python",
     "check_name",
+    "check_step",
     "environment_name",
     "is_test",
     "mention",
@@ -39,12 +42,28 @@ __all__ = [
     "slurm_options",
 ]
 
+ENVIRONMENT_WORDS = frozenset({"env", "image", "modules"})
+"""Keywords that name an environment."""
+
+OF_JOBS_ALONE: Mapping[str, bool | None] = {"resume": None}
+"""Keywords of jobs that :func:`check_step` refuses for steps with the reason."""
+
 
 def check_name(parsed: MagicLine) -> None:
     """Refuse an ``as=`` that is not a variable name."""
     name = parsed.keywords.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name} is not a Python variable name.", hint="Use for example as=job.")
+
+
+def check_step(parsed: MagicLine) -> None:
+    """Refuse an ``as=`` that is not a variable name, and keywords that steps do not have."""
+    check_name(parsed)
+    if "resume" in parsed.keywords:
+        raise UsageError(
+            "A step cannot resume, because Slurm requeues jobs and not steps.",
+            hint="Use `%%sbatch resume`, or let the step save its state in checkpoint_dir() and run it again.",
+        )
 
 
 def is_test(parsed: MagicLine) -> bool:
@@ -68,27 +87,33 @@ def as_python(cell: str) -> str:
 def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the named one, else that of the kernel, or of the remote host."""
     named = parsed.keywords.get("python")
-    if named and parsed.keywords.keys() & {"env", "modules"} and "/" not in named:
+    if named and parsed.keywords.keys() & ENVIRONMENT_WORDS and "/" not in named:
         return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
 
 
 def environment_name(parsed: MagicLine) -> str | None:
-    """Return the environment that ``modules=`` and ``env=`` name together.
+    """Return the environment that ``modules=`` and ``env=`` name together, or the one of ``image=``.
 
     Raises
     ------
     UsageError
-        ``modules=`` names no modules.
+        ``modules=`` names no modules, or the keywords exclude each other.
     """
-    words, name = parsed.keywords.get("modules"), parsed.keywords.get("env")
+    words, name, image = (parsed.keywords.get(word) for word in ("modules", "env", "image"))
+    if image == NO_ENVIRONMENT and name is None:
+        name = image
+    elif image is not None:
+        from jupyter_slurm.client.sessions.launch import environment_named  # few lines name an image
+
+        name = environment_named(name, image)
     if words is None:
         return name
     if not all(words.split(",")) or any(blank in words for blank in " \t\n"):
         raise UsageError(f"modules={words} does not name modules.", hint="Use for example modules=gcc/13,cuda/12.")
     if name and name.startswith(MODULE_PREFIX):
         raise UsageError("env= names modules, too.", hint="Name all of them in modules=, in the order of loading.")
-    return f"{MODULE_PREFIX}{words} {name}" if name else f"{MODULE_PREFIX}{words}"
+    return f"{MODULE_PREFIX}{words} {name}" if name and name != NO_ENVIRONMENT else f"{MODULE_PREFIX}{words}"
 
 
 def named_python(parsed: MagicLine, cluster: Cluster) -> str | None:

@@ -107,6 +107,7 @@ Keywords (they have no dashes; options of Slurm have):
     release       release the allocation
     wait          wait until the allocation has started
     env=NAME      run all steps in an environment: a name of the profile, or its directory (venv, conda)
+    image=IMAGE   run all steps in a container image: NAME:TAG of a registry, a SIF file, an unpacked image
     modules=A,B   load these modules first, as `module load` does
     python=PATH   hold the allocation with this Python of the node (3.8 or newer)
 
@@ -139,6 +140,7 @@ Keywords (they have no dashes; options of Slurm have; in %srun keywords come fir
     in=x,f        send variables, functions and classes to a Python cell
     out=y         return variables to this notebook
     env=NAME      run the step in an environment: a name of the profile, or its directory (venv, conda)
+    image=IMAGE   run the step in a container image, as for %salloc; image=none or env=none: in none
     modules=A,B   load these modules first, as `module load` does
     python=PATH   run a Python cell with this Python of the node
 
@@ -149,8 +151,7 @@ Examples:
     %%srun on=gpu wait out=loss
     loss = 0.1
 
-The value is a Step, with the attributes of a Job. All tasks print; the first task shows figures. The option -l labels
-the lines of each task.
+The value is a Step, with the attributes of a Job. All tasks print; the first one shows figures. -l labels the lines.
 """
 
 _REMOTE = """\
@@ -170,8 +171,8 @@ With %salloc … keep, the process survives the kernel, and other notebooks can 
 crash, memory, %remote stop), its variables are lost, the cell fails, and the next cell starts a new process. An idle
 process does not keep the allocation open.
 
-With `kernel`, the cell runs in the kernel that another notebook has on a node (`jupyter slurm kernel add`), with its
-variables and in turn with its cells. Output appears in this notebook only.
+With `kernel`, the cell runs in the kernel that another notebook has on a node, with its variables and in turn with its
+cells. Output appears in this notebook only.
 
 Keywords (they have no dashes; options of Slurm have):
     on=NAME       use this allocation: a variable, the name given by as=, or the ID of any running job of yours
@@ -181,6 +182,7 @@ Keywords (they have no dashes; options of Slurm have):
     nowait        do not wait: the output appears below the cell while other cells run
     as=NAME       assign the cell to a Python variable
     env=NAME      start the process in an environment: a name of the profile, or its directory (venv, conda)
+    image=IMAGE   start the process in a container image, as for %salloc; image=none or env=none: in none
     modules=A,B   load these modules first, as `module load` does
     python=PATH   start the process with this Python of the node
 
@@ -209,10 +211,7 @@ _TEXTS = {
         ],
     ),
     "sinfo": ("Partitions and nodes", ["%sinfo", "%sinfo -s", "%sinfo -N -p gpu", "%sinfo -o '%P %G %D %T'"]),
-    "sacct": (
-        "Accounting of jobs",
-        ["%sacct -S now-2days", "%sacct -j {job} -o JobID,State,Elapsed,MaxRSS"],
-    ),
+    "sacct": ("Accounting of jobs", ["%sacct -S now-2days", "%sacct -j {job} -o JobID,State,Elapsed,MaxRSS"]),
     "scancel": ("Cancel jobs", ["%scancel {job}", "%scancel --me --state PENDING", "%scancel --signal USR1 {job}"]),
     "scontrol": (
         "Show and change jobs, nodes and partitions",

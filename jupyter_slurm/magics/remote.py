@@ -27,9 +27,11 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
+    ENVIRONMENT_WORDS,
+    OF_JOBS_ALONE,
     as_python,
     cell_name,
-    check_name,
+    check_step,
     environment_name,
     mention,
     named_python,
@@ -44,6 +46,7 @@ __all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "run_cell", "run_line"]
 CELL_KEYWORDS: dict[str, bool | None] = {
     "as": True,
     "env": True,
+    "image": True,
     "in": True,
     "kernel": None,
     "modules": True,
@@ -171,8 +174,8 @@ def _parsed(
 ) -> MagicLine:
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_cell_line(line, table, keywords, lookup, variables(line, cluster))
-        check_name(parsed)
+        parsed = parse_cell_line(line, table, {**keywords, **OF_JOBS_ALONE}, lookup, variables(line, cluster))
+        check_step(parsed)
         return parsed
 
 
@@ -185,9 +188,9 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, obj
 
 def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
     """Return the intended remote kernel, and its allocation."""
-    if parsed.options or parsed.keywords.keys() & {"env", "modules", "python"}:
+    if parsed.options or parsed.keywords.keys() & {*ENVIRONMENT_WORDS, "python"}:
         raise UsageError(
-            "The kernel already runs, so options of srun, env=, modules= and python= have no effect.",
+            "The kernel already runs, so options of srun, env=, image=, modules= and python= have no effect.",
             hint="Omit them.",
         )
     allocation = choose(cluster, parsed.keywords["on"], namespace) if "on" in parsed.keywords else None

@@ -18,7 +18,14 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cell_options import cell_python, environment_name, is_test, mention, slurm_options
+from jupyter_slurm.magics.cell_options import (
+    ENVIRONMENT_WORDS,
+    cell_python,
+    environment_name,
+    is_test,
+    mention,
+    slurm_options,
+)
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.sbatch import check
 from jupyter_slurm.magics.user_namespace import lookup_in, variables
@@ -31,6 +38,7 @@ __all__ = ["KEYWORDS", "run"]
 KEYWORDS = {
     "as": True,
     "env": True,
+    "image": True,
     "keep": False,
     "lease": True,
     "modules": True,
@@ -74,7 +82,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
 
 def _show_or_release(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     """Show an existing allocation, or release it."""
-    if parsed.options or parsed.keywords.keys() & {"env", "keep", "lease", "modules", "python"}:
+    if parsed.options or parsed.keywords.keys() & {*ENVIRONMENT_WORDS, "keep", "lease", "python"}:
         raise UsageError(
             "`on=` and `release` need an open allocation and take no other options.",
             hint="Use `%salloc on=NAME` to show an allocation, `%salloc release on=NAME` to release it.",

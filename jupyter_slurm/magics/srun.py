@@ -22,9 +22,11 @@ from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
+    ENVIRONMENT_WORDS,
+    OF_JOBS_ALONE,
     as_python,
     cell_name,
-    check_name,
+    check_step,
     environment_name,
     is_test,
     mention,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "report_allocation", "run_cell", "run_command"]
 
-LINE_KEYWORDS = {"as": True, "env": True, "modules": True, "on": True, "wait": False}
+LINE_KEYWORDS = {"as": True, "env": True, "image": True, "modules": True, "on": True, "wait": False}
 """The keywords of ``%srun``, and whether each takes a value."""
 
 CELL_KEYWORDS = {**LINE_KEYWORDS, "python": True, "in": True, "out": True}
@@ -54,8 +56,8 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
     cluster, prefix = current(), "%srun "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_line_magic(line, table, LINE_KEYWORDS, lookup, variables(line, cluster))
-        check_name(parsed)
+        parsed = parse_line_magic(line, table, {**LINE_KEYWORDS, **OF_JOBS_ALONE}, lookup, variables(line, cluster))
+        check_step(parsed)
     if not parsed.rest:
         raise UsageError(
             "%srun needs a command.",
@@ -70,8 +72,8 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
     cluster, prefix = current(), "%%srun "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_cell_line(line, table, CELL_KEYWORDS, lookup, variables(line, cluster))
-        check_name(parsed)
+        parsed = parse_cell_line(line, table, {**CELL_KEYWORDS, **OF_JOBS_ALONE}, lookup, variables(line, cluster))
+        check_step(parsed)
     kind = classify(cell, as_python)
     if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.keywords]):
         raise UsageError(
@@ -159,7 +161,7 @@ def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tupl
     for option in parsed.parsed.options:
         if option.name != "test-only":
             (resources if option.name in known else rest).extend(option.tokens)
-    is_outside = "env" not in parsed.keywords and "modules" not in parsed.keywords
+    is_outside = not parsed.keywords.keys() & ENVIRONMENT_WORDS
     python = (is_outside and submission.python) or python_named(None, cluster)  # not one of an environment
     return Submission("allocation", "", resources, python=python), rest
 

@@ -27,6 +27,7 @@ from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.domain.scripts.environments import NO_ENVIRONMENT
 from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
 
 __all__ = [
@@ -97,7 +98,7 @@ def ensure_process(cluster: Cluster, allocation: Allocation, requested: Submissi
             raise UsageError(
                 f"{going.title} already runs with other options: srun "
                 f"{' '.join([*_srun_options(going), _process_python(going)])}.",
-                hint="Omit options, env=, modules= and python=, or end the process first: %remote stop.",
+                hint="Omit options, env=, image=, modules= and python=, or end the process first: %remote stop.",
             )
         return going
     process = _start(cluster, allocation, requested if ended is None else _like(ended, requested))
@@ -124,9 +125,9 @@ def _like(process: Step, requested: Submission) -> Submission:
     return replace(requested, options=requested.options or _srun_options(process))
 
 
-def _process_environment(process: Step) -> str | None:
+def _process_environment(process: Step) -> str:
     """Return the environment of a process, as the user named it."""
-    return (process.record.get("environment") or {}).get("name")
+    return str((process.record.get("environment") or {}).get("name") or NO_ENVIRONMENT)
 
 
 def _start(cluster: Cluster, allocation: Allocation, requested: Submission) -> Step:

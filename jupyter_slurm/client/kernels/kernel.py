@@ -185,7 +185,7 @@ def start(
     """
     words, chosen = parsed.keywords, {option.name: option.value for option in parsed.parsed.options}
     env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
-    is_of_env = env is not None and (python is None or "/" not in python)  # searched in the environment
+    is_of_env = python is None or (env is not None and "/" not in python)  # searched in the environment
     submission = Submission(
         "kernel",
         "",

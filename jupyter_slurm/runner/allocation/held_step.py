@@ -46,6 +46,7 @@ class HeldStep:
     def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_interrupted = place, False
         self.is_process = place.job["kind"] == "process"
+        self.is_contained = bool((place.job.get("environment") or {}).get("image"))
         self.takes_cells = self.is_process or place.job["kind"] == "kernel"
         self.is_one_task = self.takes_cells  # with all resources of the allocation on its node
         self.cells: dict[str, JobDirectory] = {}  # job directories of cells that have not ended
@@ -128,7 +129,9 @@ class HeldStep:
             argv.append(f"--gpus={gpus}")  # otherwise the step has the GPUs that Slurm counts for each task
         if not self.request["has_gpus"]:
             argv += usage.for_steps(os.environ)
-        python = self.request.get("python") or sys.executable
+        # In a container, the requested Python is that of the image, and another one starts the container.
+        is_inside = self.is_contained and self.place.job["kind"] != "kernel"
+        python = (None if is_inside else self.request.get("python")) or sys.executable
         task = __file__[: -len("held_step.py")] + "step.py"
         words = [*self.request.get("wrapper", ()), python, "-u", task, self.place.folder, *self.request["args"]]
         return [*argv, *self.request["options"], *words]

@@ -1,5 +1,7 @@
 """Task of a step: ``python -u step.py JOBDIR [args]``, started by srun. Python 3.8+, standard library only.
 
+With a container image, the task prepares itself on the node and continues in the container (``contained_step.py``).
+
 A single task writes directly into the files of the job directory, because srun forwards whole lines and a progress bar
 has none. Of several tasks, the first one records figures and values; all of them print.
 """
@@ -12,7 +14,7 @@ import os
 import runpy
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
@@ -72,24 +74,36 @@ def become(argv: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
+def read_request(folder: str) -> StepRequest:
+    """Return what the step requests."""
+    with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
+        asked: StepRequest = json.load(file)
+    return asked
+
+
+def run_python(step: Any, cell: Any, place: JobDirectory, args: list[str]) -> int:
+    """Run a Python cell, or a process for cells; ``step`` is this module."""
+    place.offer()  # one directory for all tasks of the step
+    if (rank := os.environ.get("SLURM_PROCID", "0")) != "0":
+        place.suffix = f".rank{rank}"  # separate figures and values for each rank
+    if place.job["kind"] == "process":
+        return int(cell.load("allocation.process").serve(cell, step, place))
+    return int(cell.run(place, args))
+
+
 def main() -> int:
     """Run the program that the step requests."""
     folder, args = sys.argv[1], sys.argv[2:]
     cell = load("cell.run")
     place = cell.JobDirectory(folder)
-    with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
-        asked: StepRequest = json.load(file)
-    rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
+    asked = read_request(folder)
+    kind = place.job["kind"]
     if cpus := os.environ.pop("JUPYTER_SLURM_CPUS_PER_TASK", ""):
         os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as in a job that is not a step
-    if kind in ("python", "process"):
-        place.offer()  # one directory for all tasks of the step
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
         redirect(folder)
-    if rank == "0":
+    if os.environ.get("SLURM_PROCID", "0") == "0":
         record_start(place)
-    else:
-        place.suffix = f".rank{rank}"  # separate figures and values for each rank
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
     if kind in ("kernel", "process"):
@@ -98,15 +112,14 @@ def main() -> int:
         hide_srun(asked)
     if kind == "kernel":
         return int(cell.load("kernel.keeper").serve(cell, place))
-    if kind == "process":
-        return int(cell.load("allocation.process").serve(cell, sys.modules[__name__], place))
-    if kind == "python":
-        return int(cell.run(place, args))
-    if kind == "command":
-        return become(args)
-    path = os.path.join(folder, place.job["script"])
-    os.chmod(path, 0o700)
-    return become([path, *args])
+    if kind == "script":
+        args = [os.path.join(folder, place.job["script"]), *args]
+        os.chmod(args[0], 0o700)
+    if (place.job.get("environment") or {}).get("image"):
+        return int(load("allocation.contained_step").enter(place, asked, args))
+    if kind in ("process", "python"):
+        return run_python(sys.modules[__name__], cell, place, args)
+    return become(args)
 
 
 if __name__ == "__main__":

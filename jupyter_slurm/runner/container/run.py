@@ -153,6 +153,7 @@ def start(
     is_python: bool = False,
     hold: str = "",
     entry_point: str = "",
+    requests: str = "",
 ) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
@@ -173,6 +174,9 @@ def start(
         Path for a pipe, in one of the folders.
     entry_point : str
         Path for a program that runs the entry point of the image, in one of the folders; empty for none.
+    requests : str
+        Variable that gets the path of another pipe with the content of standard input, if the runtime uses standard
+        input itself; empty: the command needs none of it.
 
     Raises
     ------
@@ -190,6 +194,8 @@ def start(
     wish = runtimes.ContainerRequest(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
     if runtime in ("docker", "podman") and hold:
         wish.hold = f"{hold}.{node.name}"
+        if requests:
+            node.env[requests] = f"{hold}.input.{node.name}"
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
             raise RuntimeRefused(f"This node has no folder {source}.")
@@ -200,7 +206,7 @@ def start(
     made, env = runtimes.MAKERS[runtime](wish, node)
     if runtime in ("docker", "podman"):
         sweep(runtime, node.uid)
-        with held(wish.hold):
+        with held(wish.hold), passed_on(node.env.get(requests, "")):
             return follow(made, {**os.environ, **env}, node.name, wish.image)
     if runtime == "charliecloud":
         make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
@@ -224,6 +230,32 @@ def held(path: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if path:
                 os.unlink(path)
+
+
+@contextlib.contextmanager
+def passed_on(path: str) -> Iterator[None]:
+    """Copy standard input into a named pipe, which closes with it."""
+    if not path:
+        yield
+        return
+    try:
+        os.mkfifo(path, 0o600)
+        end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # opening for writing alone would wait for the reader
+    except OSError as error:
+        raise RuntimeRefused(f"The container gets no cells: {path} cannot be created ({error.strerror}).") from None
+    threading.Thread(target=_copy_input, args=(end,), daemon=True).start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _copy_input(end: int) -> None:
+    with contextlib.suppress(OSError):
+        while data := os.read(0, 4096):
+            os.write(end, data)
+    os.close(end)
 
 
 def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:

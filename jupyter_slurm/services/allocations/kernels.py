@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.allocations.step_plan import KernelStepFile
-from jupyter_slurm.services.environments.resolver import Environments
+from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord, KernelRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -51,17 +51,15 @@ class Kernels:
     ----------
     client, tracker
         Services of the cluster.
-    environments : Environments
-        Environments in which kernels may run.
     home : str
         User's home directory on the cluster.
     """
 
-    def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
-        self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
+    def __init__(self, client: SlurmClient, tracker: Tracker, home: str) -> None:
+        self._client, self._tracker, self._home = client, tracker, home
 
-    async def plan(self, requested: api.Step) -> PlannedKernel:
-        """Plan a step that runs the requested kernel.
+    def plan(self, requested: api.Step, prepared: PreparedEnvironment | None) -> PlannedKernel:
+        """Plan a step that runs the requested kernel, in an environment if there is one.
 
         Raises
         ------
@@ -75,9 +73,9 @@ class Kernels:
                 hint="Update jupyter_slurm on this computer, then start the kernel again.",
             )
         context = self._client.submission_context(requested.get("context") or {})
-        prepared = await self._environments.prepare(requested, context) if requested.get("env") else None
         environment = prepared.environment if prepared else None
-        python = (prepared.python if prepared else requested.get("python")) or _NODE_PYTHON
+        own = requested.get("python") or requested.get("default_python")
+        python = (prepared.python if prepared else own) or _NODE_PYTHON
         described = environment.as_dict() if environment else None
         image = {**described, "python": python} if described and "image" in described else None
         folder = kernel.get("dir") or (environment.work_dir if environment else None)

@@ -1,10 +1,10 @@
-"""Environment of a step: the one that its line names, else the one of its allocation."""
+"""Environment of a step or a kernel: the one that its line names, else the one of its allocation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.scripts.environments import Environment
+from jupyter_slurm.domain.scripts.environments import NO_ENVIRONMENT, Environment
 from jupyter_slurm.services.environments.resolver import Environments, PreparedEnvironment
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -30,14 +30,14 @@ class StepEnvironments:
         self._client, self._environments = client, environments
 
     async def find(self, requested: api.Step, allocation: TrackedJob) -> PreparedEnvironment | None:
-        """Return the environment of a step; None: it has none, or is a kernel or a cell in a process.
+        """Return the environment of a step or a kernel; None: it has none, or is a cell in a process.
 
         Raises
         ------
         UsageError
-            The environment does not exist, or no step can run in it.
+            The environment does not exist.
         """
-        if requested["kind"] == "kernel" or requested.get("process"):
+        if requested.get("process") or requested.get("env") == NO_ENVIRONMENT:
             return None
         context = self._client.submission_context(requested.get("context") or {})
         if requested.get("env"):

@@ -62,7 +62,13 @@ class StepFile(TypedDict):
 def plan_step(
     asked: api.Step, table: OptionTable, allocation: TrackedJob, prepared: PreparedEnvironment | None = None
 ) -> StepFile:
-    """Return the data that the holder needs."""
+    """Return the data that the holder needs.
+
+    Raises
+    ------
+    UsageError
+        A step cannot have one of the options, or an option keeps its environment from the step.
+    """
     options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
     names = step_options(table, options, is_process=is_one_task)
     if is_one_task:
@@ -83,6 +89,8 @@ def plan_step(
         "umask": context.get("umask"),
     }
     if prepared is not None:
+        chosen = {option.name: option.value for option in table.split(options).options}
+        prepared.check(chosen.get("export") or (context.get("env") or {}).get("SLURM_EXPORT_ENV"), asked["kind"])
         step["wrapper"], step["variables"] = list(prepared.wrapper()), dict(prepared.environment.variables)
     return step
 

@@ -119,7 +119,7 @@ class Steps:
         folder = self._tracker.folder.job(requested["key"])
         prepared = await self._environments.find(requested, allocation)
         step = plan_step(requested, await self._client.options("srun"), allocation, prepared)
-        kernel = await self._kernels.plan(requested) if requested["kind"] == "kernel" else None
+        kernel = self._kernels.plan(requested, prepared) if requested["kind"] == "kernel" else None
         if kernel is not None:
             step = {**step, **kernel.step}
         record, script = record_step(requested, step, allocation, self._tracker.folder, self._tracker.clock())

@@ -140,7 +140,7 @@ def _steps(
     """Make the services of kernels and steps."""
     client, tracker, timeout = sources.client, sources.tracker, agent.settings.submit_timeout
     environments = Environments(location, transport, agent.clock)
-    kernels = Kernels(client, tracker, environments, location.home)
+    kernels = Kernels(client, tracker, location.home)
     in_steps = StepEnvironments(client, environments)
     return kernels, Steps(client, tracker, sources.scan, kernels, in_steps, timeout)
 

@@ -150,15 +150,10 @@ class Environments:
         Raises
         ------
         UsageError
-            The environment does not exist, cannot be activated on the login node, or is a container image.
+            The environment does not exist, or cannot be activated on the login node.
         """
         try:
             environment = known or await self._find_environment(requested["env"] or "", context)
-            if environment.image:
-                raise UsageError(
-                    f"The environment {environment.name} is a container image, and steps cannot run in one.",
-                    hint="Use %%sbatch env=IMAGE or a kernel on a node, or call the container runtime in the step.",
-                )
             return await self._with_python(environment, requested, context)
         except UsageError as error:
             error.details["option"] = "env"

@@ -72,7 +72,9 @@ def test_what_cannot_be_used_is_refused_before_anything_is_submitted(kernel: Any
         words = line.split(" ", 1)
         for env, said in (
             (f"env={made}/lost", "lost does not exist on"),
-            ("env=docker://alpine:3", "is a container image, and steps cannot run in one"),
+            ("image=/lost.sif", "/lost.sif does not exist on"),
+            ("image=a:1 env=b", "image= and env= cannot be combined"),
+            ("image=a:1 modules=b", "Modules are of no use in the container image"),
             ("modules=no/such", "cannot be loaded"),
             ("modules=a,,b", "modules=a,,b does not name modules"),
             ("modules=a env=module:b", "env= names modules, too"),
@@ -80,4 +82,4 @@ def test_what_cannot_be_used_is_refused_before_anything_is_submitted(kernel: Any
             ran = kernel.run(f"{words[0]} {env} {words[1]}{command}")
             assert said in ran.traceback, (line, env)
     kernel.ok("import jupyter_slurm, time\nwhile jupyter_slurm.allocations(): time.sleep(0.2)")
-    assert {"env=", "modules="} <= set(kernel.complete("%salloc ")[0])
+    assert {"env=", "image=", "modules="} <= set(kernel.complete("%salloc ")[0])

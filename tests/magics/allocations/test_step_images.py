@@ -1,0 +1,81 @@
+"""Tests of ``image=`` for steps: a real Charliecloud and a real Docker, in a real allocation."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Docker
+
+pytestmark = [pytest.mark.slurm, pytest.mark.root]
+
+_PLACE = "import os, sys\nplace = open('/etc/debian_version').read()[:3], sys.executable, os.getcwd()"
+
+
+@pytest.fixture
+def tree(image_tree: Path, unavailable: Callable[[str], None]) -> Path:
+    """Return an unpacked image that Charliecloud runs."""
+    if shutil.which("ch-run") is None:
+        unavailable("charliecloud-runtime is not installed")
+    (image_tree / "inside").touch()
+    return image_tree
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(kernel: Any) -> Iterator[None]:
+    yield
+    kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
+
+
+@pytest.mark.carrier("openssh")
+def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any, tree: Path) -> None:
+    kernel.ok(f'%salloc -p arandu -n 2 as=held "image={tree}" wait')
+    assert kernel.run("%srun wait as=step -n 2 sh -c 'ls -d /inside; exit 3'").status == "error"
+    assert kernel.value("(step.stdout, step.exit_code)") == str(("/inside\n/inside\n", 3))
+    kernel.ok("x = [1, 'é']\ndef double(n):\n    return 2 * n")
+    kernel.ok(f"%%srun -n 1 wait in=x,double out=place,y as=step -- 'a b'\n{_PLACE}\ny = double(x), sys.argv[1:]\n3")
+    assert kernel.value("(y, place[1])") == str((([1, "é", 1, "é"], ["a b"]), "/usr/bin/python3"))
+    assert kernel.value("step.record['used']['container']") == f"charliecloud {tree}"
+    kernel.ok("%%srun -n 1 wait as=step\n#!/bin/sh\nls -d /inside")
+    assert kernel.value("step.stdout") == "/inside\n"
+    for word in ("image=none", "env=none"):
+        kernel.ok(f"%srun {word} wait as=step -n 1 sh -c '! ls -d /inside 2>&1 && echo $SLURM_STEP_ID'")
+    kernel.run("%srun wait as=step -n 1 no-such-program")
+    assert kernel.value("step.exit_code") == "125"
+    assert "has no no-such-program" in kernel.value("step.stderr")
+
+
+def _printed(kernel: Any, cell: str) -> str:
+    return "".join(m["content"]["text"] for m in kernel.under(cell) if m["msg_type"] == "stream")
+
+
+@pytest.mark.here_only("what a node does is the same")
+@pytest.mark.parametrize("runtime", ["charliecloud", "docker"])
+def test_a_process_for_cells_lives_in_the_image(
+    kernel: Any, runtime: str, request: pytest.FixtureRequest, wait_for: Callable[..., Any]
+) -> None:
+    docker: Docker | None = request.getfixturevalue("docker") if runtime == "docker" else None
+    image = docker.image if docker else request.getfixturevalue("tree")
+    kernel.ok(f"import os\nos.environ['DOCKER_HOST'] = '{docker.host if docker else ''}'")
+    kernel.ok("%salloc -p arandu as=held")
+    kernel.ok(f'%%remote out=place "image={image}"\nseen = 1\n{_PLACE}\nprint(place[0])')
+    assert kernel.value("place[:2]") == str(("12.", "/usr/bin/python3"))
+    cell = kernel.begin("%%remote\nimport time\nseen = 2\nprint('sleeps', flush=True)\nwhile True: time.sleep(0.1)")
+    wait_for(lambda: kernel.pump() or "sleeps" in _printed(kernel, cell), "the cell runs")
+    kernel.manager.signal_kernel(signal.SIGINT)
+    assert "was interrupted" in kernel.end(cell).traceback
+    kernel.ok("%%remote out=seen\nseen")
+    assert kernel.value("seen") == "2"
+    assert "already runs with other options" in kernel.run("%%remote image=none\n1").traceback
+    kernel.ok("%remote restart")
+    kernel.ok(f"%%remote out=place\n{_PLACE}")
+    assert kernel.value("place[:2]") == str(("12.", "/usr/bin/python3")), "as before the restart"
+    assert "exit code 4" in kernel.run("%%remote\nimport os\nos._exit(4)").traceback
+    kernel.ok("%%remote out=place image=none\nimport os\nplace = os.environ.get('JUPYTER_SLURM_CONTAINER')")
+    assert kernel.value("place") == "None"
+    if docker:
+        wait_for(lambda: not docker.running(), "no container")
