@@ -92,8 +92,16 @@ def test_words_that_are_wrong(kind: str, words: str, said: str) -> None:
         parse_words(kind, words.split())
 
 
+def test_a_file_with_the_name_of_a_keyword_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell puts it in place of ``*``: it must not replace files of the destination."""
+    (tmp_path / "overwrite").touch()
+    monkeypatch.chdir(tmp_path)
+    found = parse_words("put", ["overwrite", "one:x", "background"])
+    assert (found.sources, found.keywords) == ([f"{tmp_path}/overwrite"], {"background"})
+
+
 def test_words_of_a_copy() -> None:
-    found = parse_words("copy", ["one:x", "y", "overwrite", "two:"])
+    found = parse_words("copy", ["one:x", "y", "two:", "overwrite"])
     assert (found.cluster, found.sources, found.to_cluster, found.dest) == ("one", ["x", "y"], "two", "~")
     found = parse_words("get", ["one:$SCRATCH/a:b", "./c:d"])
     assert (found.cluster, found.sources, found.dest) == ("one", ["$SCRATCH/a:b"], os.path.abspath("c:d"))

@@ -56,8 +56,10 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
         A path is missing, or is on the wrong side.
     """
     usage = f"Use `{USAGES[kind]}`."
-    keywords = frozenset(word for word in words if word in _KEYWORDS)
-    paths = [word for word in words if word not in _KEYWORDS]
+    end = len(words)
+    while end and words[end - 1] in _KEYWORDS:  # elsewhere it is a file, perhaps one that a pattern has found
+        end -= 1
+    keywords, paths = frozenset(words[end:]), list(words[:end])
     if options := [path for path in paths if path.startswith("-")]:
         raise UsageError(
             f"There is no option {options[0]!r} of {kind}.", hint=f"{usage} Write ./ before such a file name."

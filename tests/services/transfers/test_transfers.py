@@ -205,6 +205,23 @@ async def test_a_cluster_that_sends_other_files_changes_nothing(
         assert not [one for one in os.listdir(near) if not one.startswith(".jupyter-slurm-partial-")]
 
 
+@pytest.mark.here_only("the cluster itself lies")
+@pytest.mark.parametrize(
+    ("listed", "state"),
+    [("f 1 1.0 ./other", "finished"), ("f -1 1.0 ./file", "failed"), ("f 1 1e9 ./file", "failed"), ("welcome", "failed")],
+)
+async def test_a_list_of_anything(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, state: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "far").mkdir()
+    monkeypatch.setattr("jupyter_slurm.services.transfers.cluster_side._LIST", f"printf '{listed}\\0\\0'")
+    sent = await transfer(desk, "put", [tmp_path / "file"], tmp_path / "far")
+    assert sent["state"] == state, sent["error"]
+    if sent["error"]:
+        assert "could not be read" in sent["error"]["detail"]
+
+
 async def test_received_files_with_other_names_or_links_are_not_moved(tmp_path: Path) -> None:
     """An old rsync may accept them from a hostile sender."""
     place = Destination(str(tmp_path), str(tmp_path / "partial"), None, is_resumed=False)
