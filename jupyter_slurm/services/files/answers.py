@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,12 +13,13 @@ from jupyter_slurm.services.slurm.client import printable
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["entries_of", "entry_of", "error_of", "version_of"]
+__all__ = ["entries_of", "entry_of", "error_of", "size_of", "version_of"]
 
 _KINDS: Final = ("file", "directory", "other")
 _MAX_SIZE: Final = 1 << 62
 _MAX_NAME_BYTES: Final = 1024
-_MAX_VERSION: Final = 100
+_MAX_TIME_S: Final = 1 << 62
+_VERSION: Final = re.compile(r"[0-9-]{1,100}")
 _REASONS: Final = {
     "directory": ("It is a directory.", "Name a file."),
     "special": ("It is not a regular file.", "Name a file."),
@@ -70,17 +71,24 @@ def entries_of(answer: Mapping[str, Any]) -> list[api.FileEntry]:
 def entry_of(value: object, *, is_within: bool = False) -> api.FileEntry:
     """Return a checked entry: its name cannot lead to another directory, if it is one within a directory."""
     match value:
-        case [str(name), str(kind), bool(is_link), int(size), int() | float() as modified, version] if (
-            kind in _KINDS and 0 <= size < _MAX_SIZE and math.isfinite(modified) and _is_name(name, is_within)
+        case [str(name), str(kind), bool(is_link), size, int() | float() as modified, version] if (
+            kind in _KINDS and abs(modified) < _MAX_TIME_S and _is_name(name, is_within)
         ):
-            entry = {"name": name, "type": kind, "is_link": is_link, "size": size, "modified": float(modified)}
+            entry = {"name": name, "type": kind, "is_link": is_link, "size": size_of(size), "modified": float(modified)}
             return cast("api.FileEntry", {**entry, "version": version_of(version)})
     raise _unreadable()
 
 
+def size_of(value: object) -> int:
+    """Return a checked size in bytes."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_SIZE:
+        raise _unreadable()
+    return value
+
+
 def version_of(value: object) -> str:
     """Return a checked version."""
-    if not isinstance(value, str) or len(value) > _MAX_VERSION or not value.replace("-", "").isdigit():
+    if not isinstance(value, str) or not _VERSION.fullmatch(value):
         raise _unreadable()
     return value
 

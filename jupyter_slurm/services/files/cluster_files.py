@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.login_node.files import MAX_DATA
-from jupyter_slurm.services.files.answers import entries_of, entry_of, error_of, version_of
+from jupyter_slurm.services.files.answers import entries_of, entry_of, error_of, size_of, version_of
 from jupyter_slurm.services.files.helper import FileHelper, HelperAnswer
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.base import Transport
@@ -71,8 +71,8 @@ class ClusterFiles:
         """
         asked = {"action": "read", "path": path, "offset": offset, "limit": limit, "version": version}
         answer, data = await self._call(asked)
-        size = answer.get("size")
-        if not isinstance(size, int) or len(data) > limit:
+        size = size_of(answer.get("size"))
+        if len(data) > limit:
             raise TransportError("The cluster sent more of a file than was asked for.", hint="Try again.")
         return data, size, version_of(answer.get("version"))
 
