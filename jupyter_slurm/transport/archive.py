@@ -26,7 +26,7 @@ __all__ = ["Archive"]
 _CONNECT_TIMEOUT_S: Final = 60.0
 _BLOCK_BYTES: Final = 1 << 18
 _MAX_HEADER_BYTES: Final = 1 << 14
-_MAX_TIME_S: Final = 1 << 40
+_MAX_TIME_S: Final = 1 << 62
 _GROWTH_BYTES: Final = 1 << 30
 """Bytes by which the files may have grown since they were listed."""
 # tar --format=gnu has headers of these kinds, and those with a long name or target.

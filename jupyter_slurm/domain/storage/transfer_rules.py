@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ __all__ = ["DIRECTORY", "FILE", "LINK", "Entry", "TransferChoice", "choose", "is
 DIRECTORY: Final = "d"
 FILE: Final = "f"
 LINK: Final = "l"
+_ENTRY: Final = re.compile(r"(\S) (\d{1,19}) (-?\d{1,19})(?:\.\d+)? (.*)", re.ASCII | re.DOTALL)
 
 
 class Entry(NamedTuple):
@@ -81,10 +83,18 @@ def _is_same(entry: Entry, other: Entry) -> bool:
 
 
 def parse_entries(raw: bytes) -> dict[str, Entry]:
-    r"""Parse the output of ``find -printf '%y %s %T@ %p\0%l\0'`` for names that begin with ``./``."""
+    r"""Parse the output of ``find -printf '%y %s %T@ %p\0%l\0'`` for names that begin with ``./``.
+
+    Raises
+    ------
+    ValueError
+        It is the output of something else.
+    """
     parts = raw.decode("utf-8", "surrogateescape").split("\0")
     found = {}
     for about, target in zip(parts[::2], parts[1::2], strict=False):
-        kind, size, mtime, path = about.split(" ", 3)
-        found[path.removeprefix("./")] = Entry(kind, int(size), int(mtime.partition(".")[0]), target)
+        match = _ENTRY.fullmatch(about)
+        if match is None:
+            raise ValueError(about)
+        found[match[4].removeprefix("./")] = Entry(match[1], int(match[2]), int(match[3]), target)
     return found

@@ -204,7 +204,8 @@ async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _
     other = dict[str, Entry]()
     for path, entry in there.items():
         final, slash, rest = path.partition("/")
-        other[names[final] + slash + rest] = entry
+        if final in names:  # a cluster may list anything
+            other[names[final] + slash + rest] = entry
     whole = [name for name in group.names if name not in other and name in found]
     return _Part(group, found, await asyncio.to_thread(choose, found, other), whole)
 

@@ -208,7 +208,12 @@ async def test_a_cluster_that_sends_other_files_changes_nothing(
 @pytest.mark.here_only("the cluster itself lies")
 @pytest.mark.parametrize(
     ("listed", "state"),
-    [("f 1 1.0 ./other", "finished"), ("f -1 1.0 ./file", "failed"), ("f 1 1e9 ./file", "failed"), ("welcome", "failed")],
+    [
+        ("f 1 1.0 ./other", "finished"),
+        ("f -1 1.0 ./file", "failed"),
+        ("f 1 1e9 ./file", "failed"),
+        ("welcome", "failed"),
+    ],
 )
 async def test_a_list_of_anything(
     desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, state: str
