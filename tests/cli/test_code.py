@@ -197,6 +197,8 @@ _WRONG = (
     (("-p", "gpu", "data"), "'data' is not a whole path on the cluster"),
     (("editor=vi",), "editor=vi is not supported"),
     (("name=-x",), "'-x' is not a valid name"),
+    (("name=gate",), "gate is a host by which the cluster far is reached"),
+    (("name=LOGIN.far",), "LOGIN.far is a host by which the cluster far is reached"),
     (("--bad",), "sbatch has no option --bad"),
     (("--remove", "none"), "There is no host 'none'"),
     (("--connect", "../x"), "There is no host '../x'"),
@@ -229,7 +231,13 @@ def test_from_a_laptop_a_login_is_asked_for_at_the_terminal_and_other_users_are_
 
 
 @pytest.mark.slurm
-def test_wrong_words_write_nothing(person: Person) -> None:
+def test_wrong_words_write_nothing(person: Person, tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites/far.toml").write_text('[login]\nhost = "ana@login.far"\njump = ["gate:22"]\n')
+    config = tmp_path / "jupyter_slurm_config.json"
+    told = json.loads(config.read_text())
+    told["Settings"]["sites"] = [str(tmp_path / "sites")]
+    config.write_text(json.dumps(told))
     for words, message in _WRONG:
         refused = person.slurm("code", *words)
         assert refused.returncode == 1

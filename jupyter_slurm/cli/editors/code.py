@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import shutil
 import subprocess
@@ -116,7 +117,25 @@ def _host(cluster: Cluster, parsed: MagicLine) -> tuple[EditorHost, MagicLine]:
     typed = shlex.join(
         [*(name if value is None else f"{name}={value}" for name, value in words.items()), *parsed.options]
     )
-    return EditorHost(words.get("name") or f"{own}-code", own, typed, user, folder), parsed
+    name = words.get("name") or f"{own}-code"
+    _check_free(name)
+    return EditorHost(name, own, typed, user, folder), parsed
+
+
+def _check_free(name: str) -> None:
+    """Refuse the name of a host by which a cluster is reached: each login would start a job, which needs a login."""
+    from jupyter_slurm.client.settings import settings
+    from jupyter_slurm.sites.profile import list_profiles, load_profile
+
+    for site in list_profiles(folders := settings().sites):
+        hosts = [site]
+        with contextlib.suppress(ConfigError):
+            profile = load_profile(site, folders)
+            hosts += [profile.host, *(profile.jump or ())]
+        if name.lower() in {host.rpartition("@")[2].partition(":")[0].lower() for host in hosts}:
+            raise UsageError(
+                f"{name} is a host by which the cluster {site} is reached.", hint="Choose another name=NAME."
+            )
 
 
 def _open(host: EditorHost, parsed: MagicLine) -> int:
