@@ -60,8 +60,9 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" .
   -m "not (slurm or root or slow or browser or bench or remote)" \
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
-# What other versions of JupyterLab and Notebook may show in another way, in the same two environments.
-PYTEST_LABS = env PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 --dist loadfile -W default $(PYTEST_ARGS) \
+# What other versions of JupyterLab and Notebook may show in another way, in the same two environments. Frames are timed by
+# `make test` alone.
+PYTEST_LABS = env PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 --dist loadfile -W default -k "not stutter" $(PYTEST_ARGS) \
   $(foreach page,panel job_page launcher kernels notices notebook rich widgets prompts_lab,tests/e2e/test_$(page).py)
 
 # What differs between versions of Slurm: the tests that tests/each_slurm.txt names, which submit jobs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import os
 import re
 import secrets
@@ -108,7 +109,9 @@ def _see_the_session_from_within(inner: Page) -> None:
     )
     expect(warning.get_by_role("button", name="Save all")).to_be_visible()
     inner.screenshot(path=Path("test-results", "session-within.png"))
-    expect(inner).to_have_title(re.compile("elsewhere"))
+    settings = json.loads(inner.locator("#jupyter-config-data").text_content() or "")
+    if not settings["appVersion"].startswith("4.2."):  # that one has the name with an open document only
+        expect(inner).to_have_title(re.compile("elsewhere"))
     for icon in inner.locator("link.favicon").evaluate_all("links => links.map(({ href }) => href)"):
         assert inner.request.get(icon).body()[22:26] == b"\x89PNG"  # not those of Jupyter
     inner.context.unroute(OWN_API)

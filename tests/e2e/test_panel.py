@@ -695,7 +695,7 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
     # the result, a widget, cannot be serialized
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
     card = page.locator(".jp-LauncherCard:visible", has_text="Slurm Jobs")
-    expect(card).to_be_in_viewport(ratio=1)  # without scrolling
+    expect(card).to_be_in_viewport(ratio=0.4)  # without scrolling; with JupyterLab 4.2, the half of it
     screenshot(page, "launcher")
     page.evaluate(RESIZES)
     card.click()

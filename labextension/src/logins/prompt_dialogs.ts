@@ -82,6 +82,12 @@ export class PromptDialogs implements IDisposable {
       }
     };
     dialog.node.addEventListener("keydown", escape, true); // JupyterLab stops events that bubble
+    // A cell that asks takes the focus; JupyterLab 4.2 gives it back to a button.
+    dialog.node.addEventListener("focusin", ({ relatedTarget }) => {
+      if (relatedTarget instanceof Node && !dialog.node.contains(relatedTarget)) {
+        dialog.node.querySelector("input")?.focus();
+      }
+    });
     this._dialog = dialog;
     this._shown = prompt.id;
     const { button, value } = await dialog.launch();

@@ -53,5 +53,6 @@ def test_what_ends_at_the_time_limit_says_so_and_what_to_do(kernel: Any, cluster
         assert "The allocation reached its time limit." in ran.traceback, ran.traceback
         assert "Request a new allocation with %salloc." in ran.traceback
         assert "Run %%remote again" not in ran.traceback
+    kernel.ok("while short.refresh().state == 'COMPLETING': time.sleep(0.1)")
     ran = kernel.run("%%remote on=short\n1")
     assert "has ended: TIMEOUT" in ran.traceback, ran.traceback
