@@ -18,7 +18,10 @@ __all__ = ["ForwardedAnswer", "forward"]
 _ANSWER_TIMEOUT_S = 120.0
 
 _REQUEST_HEADERS = ("accept", "content-type")
-_RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "retry-after", "x-content-type-options")
+_RESPONSE_HEADERS = (
+    *("content-type", "content-disposition", "x-total-size", "x-version"),
+    *("allow", "cache-control", "retry-after", "x-content-type-options"),
+)
 
 
 @dataclass(frozen=True)
