@@ -101,9 +101,7 @@ def environment_name(parsed: MagicLine) -> str | None:
         ``modules=`` names no modules, or the keywords exclude each other.
     """
     words, name, image = (parsed.keywords.get(word) for word in ("modules", "env", "image"))
-    if image == NO_ENVIRONMENT and name is None:
-        name = image
-    elif image is not None:
+    if image is not None:
         from jupyter_slurm.client.sessions.launch import environment_named  # few lines name an image
 
         name = environment_named(name, image)

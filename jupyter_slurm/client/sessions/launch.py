@@ -17,6 +17,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
+from jupyter_slurm.domain.scripts.environments import NO_ENVIRONMENT
 from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 from jupyter_slurm.sites.profile import list_profiles
@@ -167,6 +168,8 @@ def environment_named(env: str | None, image: str | None) -> str | None:
         return env
     if env is not None:
         raise UsageError("image= and env= cannot be combined.", hint="Use one of them: image=NAME:TAG, or env=NAME.")
+    if image == NO_ENVIRONMENT:
+        return image
     if image.endswith(_FILES) and "/" not in image:
         return f"./{image}"
     is_told = image.startswith(("/", "~", "./", "../")) or "://" in image or image.endswith(_FILES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,16 @@ def test_another_image_comes_with_a_restart_in_the_same_allocation_and_other_opt
     assert kernel.value(job) != before
     queued = ["squeue", "--noheader", "--format=%A"]
     wait_for(lambda: before not in cluster.run(*queued).stdout.split(), "the allocation before is given back")
+
+
+def test_a_kernel_in_an_allocation_has_its_image(node_kernel: Any, notebook: Any, jupyter_tree: Path) -> None:
+    container = "'JUPYTER_SLURM_CONTAINER' in __import__('os').environ"
+    assert notebook.run(f'%salloc -p arandu "image={jupyter_tree}" as=box wait').error == ""
+    kernel = node_kernel("on=box", "python=/usr/bin/python3")
+    assert kernel.value(container) == "True"
+    kernel.stop()
+    assert node_kernel("on=box", "image=none", f"python={sys.executable}").value(container) == "False"
+    notebook.run("%salloc release on=box")
 
 
 def test_a_docker_that_dies_under_it_is_told_and_so_is_an_image_that_nobody_has(

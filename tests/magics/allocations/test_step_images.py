@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +34,19 @@ def nothing_is_left(kernel: Any) -> Iterator[None]:
     kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
 
 
+@pytest.fixture
+def venv(short_tmp: Path, alice: str, unavailable: Callable[[str], None]) -> Path:
+    """Return a virtual environment, with a module beside it."""
+    if not os.path.exists("/usr/share/modules/init/bash"):
+        unavailable("environment-modules is not installed")
+    folder = short_tmp / "for steps"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", folder], check=True)
+    (short_tmp / "greeter").write_text("#%Module\nsetenv GREETED {two words}\n")
+    return folder
+
+
 @pytest.mark.carrier("openssh")
-def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any, tree: Path) -> None:
+def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any, tree: Path, venv: Path) -> None:
     kernel.ok(f'%salloc -p arandu -n 2 as=held "image={tree}" wait')
     assert kernel.run("%srun wait as=step -n 2 sh -c 'ls -d /inside; exit 3'").status == "error"
     assert kernel.value("(step.stdout, step.exit_code)") == str(("/inside\n/inside\n", 3))
@@ -44,6 +58,11 @@ def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any
     assert kernel.value("step.stdout") == "/inside\n"
     for word in ("image=none", "env=none"):
         kernel.ok(f"%srun {word} wait as=step -n 1 sh -c '! ls -d /inside 2>&1 && echo $SLURM_STEP_ID'")
+    words = f'"env={venv}" modules={venv.parent}/greeter'
+    kernel.ok(f"%srun {words} wait as=step -n 1 sh -c 'echo $VIRTUAL_ENV, $GREETED; ls -d /inside; true'")
+    assert kernel.value("step.stdout") == f"{venv}, two words\n", "not added to that of the allocation"
+    kernel.ok("%srun wait as=step --export=NONE -n 1 sh -c 'ls -d /inside'")
+    assert "resume, because" in kernel.run("%srun resume hostname").traceback
     kernel.run("%srun wait as=step -n 1 no-such-program")
     assert kernel.value("step.exit_code") == "125"
     assert "has no no-such-program" in kernel.value("step.stderr")
