@@ -36,6 +36,7 @@ _END_MARKERS = (
 )  # in messages of Slurm, the most telling first
 # Up to 25.11 slurmstepd begins with its name, afterwards with the time: "[2026-05-04T10:11:12.345] error: ".
 _OF_SLURM = re.compile(r"(?:srun|slurmstepd)[\w.-]*: |\[\d{4}-\d\d-\d\dT[\d:.]+\] error: ")
+_NO_CONTAINER, _OF_CONTAINER = 125, "container: "  # exit code and beginning of the message of container/run.py
 # printed although srun returns 0 after it killed the step
 _KILLED_MARKER = "Timed out waiting for job step to complete"
 
@@ -98,16 +99,23 @@ class HeldStep:
         return code or (137 if any(_KILLED_MARKER in line for line in self._lines()) else 0)
 
     def _lines(self) -> list[str]:
+        return [line[:300] for line in self._last_lines() if _OF_SLURM.match(line)]
+
+    def _last_lines(self) -> list[str]:
         lines: list[str] = []
         with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
             lines = file.read().decode("utf-8", "replace").split("\n")
-        return [line[:300] for line in lines if _OF_SLURM.match(line)]
+        return lines
 
     def obituary(self, code: int) -> str:
         """Return the reason why a process ended. Slurm's actions are known from the messages of srun."""
         if self.is_interrupted:
             return "it was asked to end"
+        if self.is_contained and code == _NO_CONTAINER:
+            refused = [line for line in self._last_lines() if line.startswith(_OF_CONTAINER)]
+            if refused:
+                return refused[-1][len(_OF_CONTAINER) :][:300]
         said = self.slurm_messages()
         if lacks := [
             line for line in said if line.endswith(f"execve(): {self.request.get('python')}: {_NO_SUCH_FILE}")

@@ -96,5 +96,8 @@ def test_a_process_for_cells_lives_in_the_image(
     assert "exit code 4" in kernel.run("%%remote\nimport os\nos._exit(4)").traceback
     kernel.ok("%%remote out=place image=none\nimport os\nplace = os.environ.get('JUPYTER_SLURM_CONTAINER')")
     assert kernel.value("place") == "None"
+    kernel.ok("%remote stop")
+    refused = kernel.run(f'%%remote "image={image}" python=/no/python\n1').traceback
+    assert "has no /no/python. Choose another one with python=PATH" in refused
     if docker:
         wait_for(lambda: not docker.running(), "no container")
