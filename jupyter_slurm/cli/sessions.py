@@ -26,11 +26,16 @@ browser, logged in.
 
   jupyter slurm launch mycluster -p gpu --gpus 1 --time 8:00:00 name=training idle=2h
   jupyter slurm launch -p gpu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3
-  jupyter slurm launch -p gpu -- tensorboard --logdir runs --port {{port}}
+  jupyter slurm launch -p gpu app=tensorboard logdir=runs
+  jupyter slurm launch -p gpu -- python3 -m http.server --bind {{host}} {{port}}
 
 The cluster can also be given as for other commands: --cluster NAME.
 
 Keywords (without dashes; options of sbatch have dashes):
+  app=NAME      server by name: jupyter (default), code-server, marimo, mlflow, rstudio, tensorboard
+  logdir=DIR    with app=tensorboard: the directory of its logs
+  store=URI     with app=mlflow: its backend store, a directory or a database (default: mlflow.db in dir=)
+  notebook=FILE with app=marimo: the notebook (default: a list of those in dir=)
   name=NAME     name of the session (default: jupyter-1, jupyter-2, ...)
   dir=DIR       directory that the server shows or starts in (default: the job's working directory)
   env=NAME      environment of the job: a name of the profile, the directory of a venv or a conda environment, or an
@@ -52,8 +57,9 @@ Keywords (without dashes; options of sbatch have dashes):
   noopen        do not open a browser
 
 In a command after --, {{port}} becomes a free port of the node, {{host}} becomes 127.0.0.1, and {{base_url}} the path
-of the session. The command must stay in the foreground and listen on 127.0.0.1 only. Other users on the node can see
-its arguments and connect to it. Do not write a secret on the command line. Use the server's own login if it has one.
+of the session. Instead of both {{port}} and {{host}}, {{socket}} becomes the path of a Unix socket that only you can open.
+The command must stay in the foreground and listen on 127.0.0.1 only. Other users on the node can see
+its arguments and connect to its port. Do not write a secret on the command line. Use the server's own login if it has one.
 
 The command waits until the session is ready. Press Ctrl-C to choose between cancelling the session and keeping it.
 

@@ -75,6 +75,7 @@ __all__ = [
     "KernelPlace",
     "KernelStep",
     "Launch",
+    "LaunchAppValues",
     "LaunchOrigin",
     "ListFilesRequest",
     "LoginCommandEnd",
@@ -462,6 +463,12 @@ class Images(TypedDict):
     images: Sequence[Image]
 
 
+class LaunchAppValues(TypedDict, total=False):
+    logdir: str
+    notebook: str
+    store: str
+
+
 class LaunchOrigin(TypedDict, total=False):
     folder: str | None
     notebook: str | None
@@ -475,6 +482,8 @@ class Launch(TypedDict):
     dir: NotRequired[str | None]
     jupyter: NotRequired[str | None]  # install
     command: NotRequired[Sequence[str] | None]
+    app: NotRequired[str | None]  # jupyter, code-server, marimo, mlflow, rstudio, tensorboard
+    app_values: NotRequired[LaunchAppValues]
     ssh: NotRequired[str | None]
     port: NotRequired[int | None]
     prefix: NotRequired[str | None]
@@ -501,6 +510,7 @@ class Session(TypedDict):
     browser_url: NotRequired[str | None]
     path: str
     command: Sequence[str] | None
+    app: NotRequired[str | None]
     resume: NotRequired[int | None]
     server: NotRequired[str | None]
     port: NotRequired[int | None]
@@ -518,6 +528,7 @@ class SessionWay(TypedDict):
     path: str
     base_url: str
     token: str | None
+    scheme: NotRequired[str]  # Bearer
     host_key: NotRequired[str]
 
 

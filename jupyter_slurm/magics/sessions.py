@@ -19,7 +19,12 @@ from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 __all__ = ["run"]
 
-_NODE_PLACEHOLDERS = ("port", "host", "base_url")  # replaced in a command by the node, not variables of the notebook
+_NODE_PLACEHOLDERS = (
+    "port",
+    "host",
+    "base_url",
+    "socket",
+)  # replaced in a command by the node, not variables of the notebook
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:

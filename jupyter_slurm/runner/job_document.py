@@ -78,6 +78,10 @@ class SessionPart(ImageFolder, total=False):
     jupyter: str
     command: list[str]
     ssh: str
+    app: str
+    package: str
+    install: str
+    files: dict[str, str]
     node_ports: list[int]
 
 

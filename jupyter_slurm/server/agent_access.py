@@ -151,7 +151,7 @@ class AgentAccess:
         except JobNotFound:
             await self.register()  # a restarted agent knows no cluster before its registration
             told = await client.aget(f"/v1/sessions/{key}/way")
-        route = SessionRoute(told["port"], told["path"], told["base_url"], told["token"])
+        route = SessionRoute(told["port"], told["path"], told["base_url"], told["token"], told.get("scheme", "token"))
         self._routes[key] = asked, route
         return route
 

@@ -44,12 +44,15 @@ class SessionRoute:
     base_url : str
         Base URL of the session: equal to the path, or ``/``.
     token : str or None
+    scheme : str
+        Scheme of the token in the header ``Authorization``.
     """
 
     port: int
     path: str
     base_url: str
     token: str | None
+    scheme: str = "token"
 
     def target(self, path: str, query: str) -> str:
         """Return the target of the request to the session: its path, and the query without credentials."""
@@ -84,7 +87,7 @@ def request_headers(headers: Iterable[tuple[str, str]], route: SessionRoute) -> 
     """Return the headers of a request to forward, with the session's own credentials."""
     kept = _filter_headers(headers, _HOP_HEADERS, _HOP_HEADER_PREFIXES)
     kept.append(("Accept-Encoding", "identity"))  # the page will be modified
-    return [*kept, ("Authorization", f"token {route.token}")] if route.token else kept
+    return [*kept, ("Authorization", f"{route.scheme} {route.token}")] if route.token else kept
 
 
 def response_headers(headers: Iterable[tuple[str, str]], route: SessionRoute) -> Headers:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, with_id
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -37,23 +37,28 @@ __all__ = [
 ]
 
 WORDS: dict[str, bool | None] = {
+    "app": True,
     "dir": True,
     "env": True,
     "idle": True,
     "image": True,
     "jupyter": True,
+    "logdir": True,
     "name": True,
     "noopen": False,
+    "notebook": True,
     "open": False,
     "port": True,
     "python": True,
     "resume": None,
     "stage": True,
+    "store": True,
     "sync": True,
 }
 """The keywords of ``launch``, and whether each takes a value; None: the value is optional."""
 
 _OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume", "stage")
+_OF_AN_APP = ("logdir", "notebook", "store")
 _NOT_HERE = {
     "test-only": "Use `%sbatch --test-only …` for the earliest start.",
     "wait": "Omit it, and use the keyword `open` to wait until the session is ready.",
@@ -129,11 +134,7 @@ def launch(
         if option.name in _NOT_HERE:
             message = f"--{option.name} is not supported: a session is a job that runs a server."
             raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
-    if "jupyter" in words and (words["jupyter"] != "install" or parsed.args):
-        said = "has no effect with a command" if parsed.args else "is not supported"
-        raise UsageError(
-            f"jupyter={words['jupyter'] or ''} {said}.", hint="Use jupyter=install, without a command after --."
-        )
+    _check_install(words, parsed)
     env = environment_named(words.get("env"), words.get("image"))
     is_open = env is not None and "python" not in words
     submission = Submission(
@@ -150,7 +151,8 @@ def launch(
         asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
         asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
-        asked |= {"jupyter": words.get("jupyter"), "ssh": ssh}
+        asked |= {"jupyter": words.get("jupyter"), "ssh": ssh, "app": cast("Any", words.get("app"))}
+        asked["app_values"] = cast("Any", {name: words[name] for name in _OF_AN_APP if words.get(name)})
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:
@@ -160,6 +162,18 @@ def launch(
             ) from None
     notify(data)
     return Session(cluster, data, from_start=True)
+
+
+def _check_install(words: Mapping[str, str | None], parsed: MagicLine) -> None:
+    """Refuse ``jupyter=`` with any other value than ``install``, or for another server."""
+    if "jupyter" not in words:
+        return
+    is_command = bool(parsed.args) or words.get("app") not in (None, "jupyter")
+    if words["jupyter"] != "install" or is_command:
+        said = "has no effect with a command" if is_command else "is not supported"
+        raise UsageError(
+            f"jupyter={words['jupyter'] or ''} {said}.", hint="Use jupyter=install, without a command after --."
+        )
 
 
 def environment_named(env: str | None, image: str | None) -> str | None:

@@ -30,7 +30,7 @@ else:
     proc = load("proc")
 
 _MAX_STARTS = 3  # attempts, if another process takes the port first
-_CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 _MAX_READS = 16  # of an answer; a server may report a premature end
 # seconds for an answer; a server that accepts a connection and sends nothing does not speak HTTP
 _ANSWER_TIMEOUT_S = 10.0
@@ -76,6 +76,7 @@ class CommandProcess:
         self.env = dict(env, PATH=os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)]))
         self.module = os.path.basename(self.words[0])
         self.port, self.starts = 0, 0
+        self._program: list[str] = []  # instead of the first word
         self.process: Any = None
         self.used = time.monotonic()
         self.is_open_at: list[tuple[str, int]] = []  # addresses and ports that others can reach
@@ -86,10 +87,7 @@ class CommandProcess:
             self.port, self.starts = proc.free_port(), self.starts + 1
         except proc.NoFreePort as error:
             raise SessionStartError(str(error), error.hint) from None
-        told = {"{port}": str(self.port), "{host}": "127.0.0.1", "{base_url}": self.base_url}
-        words = list(self.words)
-        for name, value in told.items():
-            words = [word.replace(name, value) for word in words]
+        words = [self._filled(word) for word in self.words]
         import shutil  # not needed for Jupyter
 
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
@@ -99,10 +97,11 @@ class CommandProcess:
             if " " in words[0]:
                 hint = "Write the words of the command after -- without quotes around them all."
             raise SessionStartError(f"{node} has no {words[0]}.", hint)
+        words = [*self._program, *words[1:]] if self._program else words
         try:
             self.process = subprocess.Popen(
                 words,
-                executable=found,
+                executable=words[0] if self._program else found,
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,  # one log for all output
                 cwd=self.root,
@@ -111,6 +110,15 @@ class CommandProcess:
             )
         except (OSError, ValueError) as error:
             raise SessionStartError(f"{words[0]} cannot be run on {node}: {error}.") from error
+
+    def _placeholders(self) -> dict[str, str]:
+        """Return the values of the placeholders of a command."""
+        return {"{port}": str(self.port), "{host}": "127.0.0.1", "{base_url}": self.base_url}
+
+    def _filled(self, text: str) -> str:
+        for name, value in self._placeholders().items():
+            text = text.replace(name, value)
+        return text
 
     def is_ready(self) -> bool:
         """Return whether the server answers on its port. A process of another program on that port does not count."""
@@ -138,18 +146,22 @@ class CommandProcess:
     def _answers(self, address: str) -> bool:
         """Return whether the server accepts a request, with any answer."""
         name = f"[{address}]" if ":" in address else address
-        asked = f"GET {self.base_url}/ HTTP/1.1\r\nHost: {name}:{self.port}\r\nConnection: close\r\n\r\n"
         try:
-            connection = socket.create_connection((address, self.port), _CONNECT_TIMEOUT_S)
+            connection = socket.create_connection((address, self.port), CONNECT_TIMEOUT_S)
         except OSError:
             return False
+        self._ask(connection, f"{name}:{self.port}")
+        return True
+
+    def _ask(self, connection: socket.socket, host: str) -> None:
+        """Send a request, and wait for any answer."""
+        asked = f"GET {self.base_url}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_ANSWER_TIMEOUT_S)
             connection.sendall(asked.encode("ascii"))
             for _ in range(_MAX_READS):
                 if not connection.recv(65_536):
                     break
-        return True
 
     def unused_for(self) -> float:
         """Return the seconds without a connection."""

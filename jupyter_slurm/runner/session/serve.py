@@ -58,9 +58,11 @@ def server_of(place: JobDirectory) -> Any:
     asked = place.job["session"]
     if asked.get("ssh"):
         return load("session.ssh_server").SshServer(place, jupyter.environment())
-    return (
-        command.CommandProcess(asked, jupyter.environment()) if asked.get("command") else jupyter.JupyterServer(place)
-    )
+    if not asked.get("command"):
+        return jupyter.JupyterServer(place)
+    if asked.get("app") or any("{socket}" in word for word in asked["command"]):
+        return load("session.app").AppProcess(place, jupyter.environment())
+    return command.CommandProcess(asked, jupyter.environment())
 
 
 class SessionRun:

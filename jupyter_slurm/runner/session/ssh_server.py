@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
     from jupyter_slurm.runner.session import command
 else:
-    command = load("session.command")
+    # That of ``serve.py``, which catches its errors.
+    command = sys.modules.get("jupyter_slurm_session_command") or load("session.command")
     proc = command.proc
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # of sshd; few users have them on their PATH

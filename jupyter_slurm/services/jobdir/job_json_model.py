@@ -230,7 +230,16 @@ class SessionRecord(JsonObject):
     image_dir: str | None = None
     command: Sequence[str] | None = None
     ssh: str | None = None
+    app: str | None = None
+    package: str | None = None
+    install: str | None = None
+    files: Mapping[str, str] | None = None
     node_ports: Sequence[int] | None = None
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether the server has a login by a token of its own: Jupyter, or an app that reads one."""
+        return not self.command or any("{secret_file}" in word for word in self.command)
 
 
 @json_object

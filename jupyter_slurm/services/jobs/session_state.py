@@ -43,7 +43,7 @@ async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWa
         hint = f"Open it with `jupyter slurm open {name}`." if state == "unreachable" else ""
         message = f"Session {name} is {state}: {told['message']}".removesuffix(": ").rstrip(".") + "."
         raise JobError(message, hint=hint, state=state, path=told["path"])
-    if served.token is None and not record.session.command:
+    if served.token is None and record.session.has_token:
         served.token = await read_token(transport, folder)
     way: api.SessionWay = {
         "port": port,
@@ -51,6 +51,8 @@ async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWa
         "base_url": record.session.base_url,
         "token": served.token,
     }
+    if record.session.app and served.token:
+        way["scheme"] = "Bearer"
     if record.session.ssh:
         way["host_key"] = await read_host_key(transport, folder)
     return way
@@ -88,6 +90,7 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
         "steps": _steps(entry, served),
         "idle": request.idle,
         "command": request.command,
+        "app": request.app,
         "resume": record.resume,
         "dir": request.dir,
     }

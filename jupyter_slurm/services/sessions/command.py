@@ -6,11 +6,16 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.sessions.apps import command_of, find_app
 from jupyter_slurm.services.slurm.client import printable
 
-__all__ = ["NAME", "base_url_of", "check_command", "stem_of"]
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["NAME", "base_url_of", "check_command", "stem_of", "with_app"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 """Form of a session's name: neither a number nor a key, because these identify the job."""
@@ -18,12 +23,38 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 
 def check_command(command: Sequence[str] | None) -> None:
     """Refuse a command without a placeholder for the port."""
-    if command and not any("{port}" in word for word in command):
+    if command and not any(place in word for word in command for place in ("{port}", "{socket}")):
         raise UsageError(
             printable(f"{shlex.join(command)} does not name the port on which the server must listen."),
             hint="Write {port} where the command takes a port, and {host} where it takes an address, for "
-            "example -- tensorboard --logdir runs --port {port}.",
+            "example -- python3 -m http.server --bind {host} {port}. Or write {socket} for the path of a Unix socket.",
         )
+
+
+def with_app(requested: api.Launch) -> dict[str, Any]:
+    """Return what the runner needs to serve a named app; the requested command if there is none.
+
+    Raises
+    ------
+    UsageError
+        The app and its keywords do not fit.
+    """
+    name, command, values = (
+        requested.get("app"),
+        requested.get("command"),
+        cast("dict[str, str]", requested.get("app_values") or {}),
+    )
+    if requested.get("ssh"):
+        return {"command": command, "app": "ssh"}
+    if name and name != "jupyter" and command:
+        raise UsageError(f"app={name} and a command after -- cannot be combined.", hint="Use one of them.")
+    if name in (None, "jupyter"):
+        for keyword in values:
+            raise UsageError(f"{keyword}= belongs to an app.", hint=f"Write app= too, or omit {keyword}=.")
+        return {"command": command} if command else {}
+    app = find_app(name)
+    more = {"install": app.install, "package": app.package or None, "files": dict(app.files) or None}
+    return {"command": command_of(name, values), **{key: value for key, value in more.items() if value}}
 
 
 def stem_of(command: Sequence[str] | None) -> str:

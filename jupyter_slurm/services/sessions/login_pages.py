@@ -55,10 +55,10 @@ class LoginPages:
         for key in list(self._timers):
             self.remove(key)
 
-    def write(self, key: str, url: str, browser_url: str, token: str) -> str:
+    def write(self, key: str, url: str, browser_url: str, token: str, *, form: str = "login") -> str:
         """Write the login page of a session, for ten minutes; return its path.
 
-        The page logs in at the second URL if the browser knows its host name.
+        The page logs in at the second URL if the browser knows its host name. ``form`` is the path of the login.
 
         Raises
         ------
@@ -66,8 +66,8 @@ class LoginPages:
             The page cannot be written, or other users could read it.
         """
         base_url = "/" + url.split("/", 3)[3]
-        own = escape(f"{browser_url}login")
-        page = _PAGE.format(login=escape(f"{url}login"), own=own, token=escape(token), base_url=escape(base_url))
+        own = escape(f"{browser_url}{form}")
+        page = _PAGE.format(login=escape(f"{url}{form}"), own=own, token=escape(token), base_url=escape(base_url))
         path = self._path(key)
         try:
             make_private(self._folder)

@@ -30,9 +30,11 @@ from jupyter_slurm.services.jobs.session_server import (
 )
 from jupyter_slurm.services.jobs.session_state import not_a_session, route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
-from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of
+from jupyter_slurm.services.sessions.apps import APPS
+from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of, with_app
 from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.sessions.protocols import SessionCluster
+from jupyter_slurm.services.sessions.session_jobs import app_of, is_current_run, is_session, name_of
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels, owner
 
@@ -44,7 +46,8 @@ __all__ = ["Sessions"]
 
 log = logging.getLogger(__name__)
 
-_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh")
+_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh", "app")
+_OF_A_LAUNCH = ("name", "app_values", *_OF_A_SESSION)
 _FRESH_DELAYS_S = 0.025, 1.0  # seconds between two checks whether a Jupyter answers: on this machine, over SSH
 _CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two checks whether a cancelled session is over: first, and longest
 _SHUTDOWN_TIMEOUT_S = 60.0  # seconds for all of them
@@ -106,16 +109,18 @@ class Sessions:
             sbatch refused the job.
         """
         cluster, key = self._cluster(name), requested["key"]
-        command = requested.get("command")
+        served = with_app(requested)
+        command = served.get("command")
         check_command(command)
-        with self._named(cluster, key, requested.get("name"), stem_of(command)) as chosen:
+        with self._named(cluster, key, requested.get("name"), requested.get("app") or stem_of(command)) as chosen:
             session: dict[str, Any] = {n: value for n in _OF_A_SESSION if (value := requested.get(n)) is not None}
+            session |= served
             if session.get("jupyter") and (folder := cluster.location.container.get("image_dir")):
                 session["image_dir"] = folder
             session["base_url"] = base_url_of(session_path(session.get("prefix"), key), command)
             if cluster.location.node_ports:
                 session["node_ports"] = list(cluster.location.node_ports)
-            body = {n: value for n, value in requested.items() if n != "name" and n not in _OF_A_SESSION}
+            body = {n: value for n, value in requested.items() if n not in _OF_A_LAUNCH}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
             told = await cluster.submit(cast("SubmissionRequest", body))
         warnings = [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]
@@ -123,7 +128,7 @@ class Sessions:
 
     def list_to_api(self, name: str, *, active: bool) -> list[api.Job]:
         """Return the sessions of a cluster, newest first."""
-        entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_session(entry)]
+        entries = [entry for entry in self._cluster(name).tracker.entries.values() if is_session(entry)]
         meant = [entry for entry in entries if not (active and entry.is_finished)]
         return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
 
@@ -153,10 +158,16 @@ class Sessions:
             session = session_dict(entry)
             state = session["state"] if session else ""
             hint = "Launch a new session." if entry.is_finished else "Try again when it is ready."
-            raise JobError(f"Session {_name(entry)} is not ready: {state}.", hint=hint, state=state)
+            raise JobError(f"Session {name_of(entry)} is not ready: {state}.", hint=hint, state=state)
         await self._reach(cluster, entry, is_requested=True)
         session, page = session_dict(entry), None
-        if session is not None and session["command"] is None and (url := session["url"]):
+        if (
+            session is not None
+            and entry.record is not None
+            and entry.record.session is not None
+            and entry.record.session.has_token
+            and (url := session["url"])
+        ):
             page = await self._write_page(cluster, entry, url, session.get("browser_url") or url)
         return {**job_dict(entry), "page": page}
 
@@ -172,7 +183,7 @@ class Sessions:
         """
         for cluster in clusters:
             entry = cluster.tracker.entries.get(key)
-            if entry is not None and _is_session(entry):
+            if entry is not None and is_session(entry):
                 return await route_to_api(cluster.client.transport, entry)
         raise JobNotFound(
             "There is no session at this address.",
@@ -229,7 +240,7 @@ class Sessions:
     async def tend(self, cluster: SessionCluster) -> None:
         """Open the tunnels of ready sessions, and publish changes."""
         for entry in list(cluster.tracker.entries.values()):
-            if not _is_session(entry):
+            if not is_session(entry):
                 continue
             key = str(entry.key)
             if entry.is_finished:
@@ -239,7 +250,7 @@ class Sessions:
                 self._pages.remove(key)
                 self._tunnels.leave(cluster.id, key)
                 continue
-            if entry.session.server is not None and not _is_current_run(entry, entry.session.server):
+            if entry.session.server is not None and not is_current_run(entry, entry.session.server):
                 entry.session.server = None  # its next run may listen on another address
             if entry.session.server is not None and entry.session.server.is_stale:
                 await self._read_warnings(cluster, entry, entry.session.server)
@@ -252,12 +263,12 @@ class Sessions:
                 cluster.tracker.publish(entry)
 
     async def _find(self, cluster: SessionCluster, reference: str) -> TrackedJob:
-        named = [e for e in cluster.tracker.entries.values() if _is_session(e) and _name(e) == reference]
+        named = [e for e in cluster.tracker.entries.values() if is_session(e) and name_of(e) == reference]
         if named:
             return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
         with contextlib.suppress(JobNotFound):
             entry = await cluster.jobs.find(reference)
-            if _is_session(entry):
+            if is_session(entry):
                 return entry
         raise JobNotFound(
             f"There is no session {printable(reference)}.",
@@ -276,10 +287,10 @@ class Sessions:
             found = await read_served(cluster.client.transport, entry.folder)
             if isinstance(found, SessionStart):
                 entry.session.stage = found.stage
-                if found.nodes and entry.record is not None and _is_current_run(entry, found):
+                if found.nodes and entry.record is not None and is_current_run(entry, found):
                     granted = replace(entry.record.granted or GrantRecord(), nodes=found.nodes)
                     entry.record = replace(entry.record, granted=granted)
-            elif _is_current_run(entry, found):
+            elif is_current_run(entry, found):
                 entry.session.server, entry.session.stage = found, ""
             if entry.session.server is not None:
                 entry.session.server.lost = partial(why_lost, cluster.id, cluster.describe_connection)
@@ -332,7 +343,7 @@ class Sessions:
             served.error = None
         except SlurmError as error:
             if error.details.get("why") == "taken":  # the message names the user of the port
-                error.hint = _NO_PORT.format(_name(entry))
+                error.hint = _NO_PORT.format(name_of(entry))
             served.error = error
             raise
 
@@ -340,8 +351,8 @@ class Sessions:
         """Write the login page: the token is in no command line and no history."""
         if entry.folder is None:
             raise not_a_session(entry)
-        token = await read_token(cluster.client.transport, entry.folder)
-        return self._pages.write(str(entry.key), url, browser_url, token)
+        token, app = await read_token(cluster.client.transport, entry.folder), APPS.get(app_of(entry))
+        return self._pages.write(str(entry.key), url, browser_url, token, form=app.login if app else "login")
 
     @contextlib.contextmanager
     def _named(self, cluster: SessionCluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
@@ -352,8 +363,8 @@ class Sessions:
         UsageError
             The name is not valid, or another session has it.
         """
-        others = [e for e in cluster.tracker.entries.values() if _is_session(e) and not e.is_finished and e.key != key]
-        taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
+        others = [e for e in cluster.tracker.entries.values() if is_session(e) and not e.is_finished and e.key != key]
+        taken = {name_of(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
         if name is not None and not NAME.fullmatch(name):
             raise UsageError(
                 f"{printable(name)!r} is not a valid session name.",
@@ -377,19 +388,6 @@ def _start_task(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[
     """Run a task for a session in the background, and keep a reference to it."""
     task = tasks[key] = asyncio.create_task(work, name=f"session {key}")
     task.add_done_callback(lambda _: tasks.pop(key, None))
-
-
-def _is_session(entry: TrackedJob) -> bool:
-    return entry.kind == "session"
-
-
-def _is_current_run(entry: TrackedJob, served: SessionServer | SessionStart) -> bool:
-    """Return whether a runner's report belongs to the present run, not to one before a requeue."""
-    return entry.state.is_running and served.restarts >= entry.restarts
-
-
-def _name(entry: TrackedJob) -> str:
-    return str((entry.record.label if entry.record else None) or entry.key)
 
 
 def _port_warnings(port: int | None) -> list[str]:

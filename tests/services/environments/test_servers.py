@@ -167,7 +167,7 @@ async def test_only_its_own_listener_counts_and_what_it_says_does_not(desk: Any,
 async def test_one_that_cannot_serve_says_why(desk: Any, served: Any) -> None:
     with pytest.raises(UsageError, match="sqlite_web 'a b' does not name the port") as refused:
         await served(["sqlite_web", "a b"])
-    assert "--port {port}" in refused.value.hint
+    assert "{host} {port}" in refused.value.hint
     lost, public, broken = await asyncio.gather(
         served(["no-such-program", "{port}"], until=""),
         served(["python3", "-m", "http.server", "{port}"], until=""),

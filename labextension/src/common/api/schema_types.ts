@@ -426,10 +426,22 @@ export interface components {
              */
             readonly jupyter?: "install" | null;
             /**
-             * @description What serves instead of Jupyter, word by word. {port}, which it must have, becomes a free port of the node, {host} 127.0.0.1, {base_url} the
+             * @description What serves instead of Jupyter, word by word. {port}, which it must have, becomes a free port of the node, {host} 127.0.0.1 ({socket}, instead of
+             *     both, the path of a Unix socket that only this user can open), {base_url} the
              *     path of the session (without the slash at its end); without {base_url} it serves at /. Who is on the node sees the words.
              */
             readonly command?: readonly components["schemas"]["Argument"][] | null;
+            /**
+             * @description A server by name, instead of `command`; null, or jupyter: Jupyter
+             * @enum {unknown}
+             */
+            readonly app?: "jupyter" | "code-server" | "marimo" | "mlflow" | "rstudio" | "tensorboard" | null;
+            /** @description Keywords of the app: logdir of tensorboard, store of mlflow, notebook of marimo */
+            readonly app_values?: {
+                readonly logdir?: string;
+                readonly notebook?: string;
+                readonly store?: string;
+            };
             /** @description The server is sshd, for an editor, and lets in this public key alone; `command` is then what it is called */
             readonly ssh?: string | null;
             /** @description Here; by default the first that is free */
@@ -470,6 +482,8 @@ export interface components {
             readonly path: string;
             /** @description What serves, where it is no Jupyter */
             readonly command: readonly string[] | null;
+            /** @description The name of what serves: as of a launch, or ssh where it is sshd, of which the name of the session is the host; null of Jupyter or another command */
+            readonly app?: string | null;
             /** @description How often it begins anew at most */
             readonly resume?: number | null;
             /** @description Which Jupyter it is, with its version, or the command's name */
@@ -501,6 +515,11 @@ export interface components {
             readonly base_url: string;
             /** @description null of what knows no token */
             readonly token: string | null;
+            /**
+             * @description Of the token in the header Authorization; without: token, as Jupyter has it
+             * @enum {string}
+             */
+            readonly scheme?: "Bearer";
             /** @description Of sshd alone: the public key of its host, for known_hosts */
             readonly host_key?: string;
         };
