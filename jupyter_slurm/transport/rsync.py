@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
+from jupyter_slurm.errors import CommandError, CommandMissing, SlurmError, TransportError
 from jupyter_slurm.transport.base import Completed, Stream, Transport
 
 __all__ = ["Rsync", "check_rsync"]
@@ -81,6 +81,8 @@ class Rsync:
         Distinguishes this computer from others with the same name and the same folders.
     moved : callable, optional
         Called with the number of bytes sent in the main direction, whenever it grows.
+    limit : int, optional
+        Most bytes that the remote host may send: a hostile one would fill the disk.
     """
 
     def __init__(
@@ -91,9 +93,10 @@ class Rsync:
         *,
         owner: str = "",
         moved: Callable[[int], None] | None = None,
+        limit: int | None = None,
     ) -> None:
         self._transport, self._local_path, self._remote_path, self._owner = transport, local_path, remote_path, owner
-        self._moved = moved or (lambda _: None)
+        self._moved, self._limit = moved or (lambda _: None), limit
         self._process: subprocess.Popen[bytes] | None = None
         self._is_pull = False
         self._ended = threading.Event()
@@ -212,11 +215,16 @@ class Rsync:
             data = stream.recv(1)
             up.start()
             while data := stream.recv(_CHUNK_BYTES):
-                _write(target, data)
                 done += len(data)
+                if self._limit is not None and done > self._limit:
+                    raise CommandError(
+                        "The cluster sent more than it had listed. The transfer was stopped.",
+                        hint="Copy the files when nothing writes to them any more.",
+                    )
+                _write(target, data)
                 if self._is_pull:
                     self._moved(done)
-        except OSError as error:  # also if the command has ended; with its standard error
+        except (CommandError, OSError) as error:  # also if the command has ended; with its standard error
             self._trouble = error
         finally:
             null = os.open(os.devnull, os.O_RDWR)

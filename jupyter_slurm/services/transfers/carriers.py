@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, Entry
+from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, Entry
 from jupyter_slurm.errors import CommandError, CommandMissing
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.transfers.sides import Group, Moved
@@ -20,6 +20,8 @@ _OPTIONS: Final = [
     *("--links", "--times", "--omit-dir-times", "--executability", "--safe-links", "--no-devices", "--no-specials"),
     *("--partial-dir=.rsync-partial", "--files-from=-", "--from0"),
 ]
+_GROWTH_BYTES: Final = 1 << 30
+"""Bytes by which the files may have grown since they were listed, and of their names."""
 _VANISHED_EXIT_CODE: Final = 24
 _COPY: Final = r"""
 cd -- "$1" && mkdir -p -- "$2" || exit
@@ -68,7 +70,8 @@ class RsyncCarrier:
             if not names:
                 continue
             raw = "".join(f"./{name}\0" for name in names).encode("utf-8", "surrogateescape")
-            done = await self._rsync(group, moved).run([*_OPTIONS, *options], is_pull=self._is_pull, stdin=raw)
+            limit = _GROWTH_BYTES + sum(entry.size for entry in entries.values() if entry.kind == FILE)
+            done = await self._rsync(group, moved, limit).run([*_OPTIONS, *options], is_pull=self._is_pull, stdin=raw)
             if done.exit_code not in (0, _VANISHED_EXIT_CODE):
                 said = [line for line in printable(decode_output(done.stderr)).splitlines() if line.strip()]
                 raise CommandError(
@@ -77,9 +80,9 @@ class RsyncCarrier:
                     "continue: what has arrived is kept.",
                 )
 
-    def _rsync(self, group: Group, moved: Moved | None = None) -> Rsync:
+    def _rsync(self, group: Group, moved: Moved | None = None, limit: int | None = None) -> Rsync:
         near, far = (group.received, group.folder) if self._is_pull else (group.folder, group.received)
-        return Rsync(self._transport, near, far, owner=self._owner, moved=moved)
+        return Rsync(self._transport, near, far, owner=self._owner, moved=moved, limit=limit)
 
 
 class ArchiveCarrier:

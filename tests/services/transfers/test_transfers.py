@@ -227,6 +227,21 @@ async def test_a_list_of_anything(
         assert "could not be read" in sent["error"]["detail"]
 
 
+@pytest.mark.here_only("the cluster itself lies")
+@pytest.mark.usefixtures("carrier")
+async def test_a_file_without_end_is_not_received(desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("services.transfers.carriers", "transport.archive"):
+        monkeypatch.setattr(f"jupyter_slurm.{module}._GROWTH_BYTES", 1 << 20)
+    (tmp_path / "near").mkdir()
+    (tmp_path / "big").write_bytes(os.urandom(5 << 20))
+    listed = "case $2 in ./big) printf 'f 1 1.0 ./big\\0\\0'; esac"
+    monkeypatch.setattr("jupyter_slurm.services.transfers.cluster_side._LIST", listed)
+    got = await transfer(desk, "get", [tmp_path / "big"], tmp_path / "near")
+    assert (got["state"], got["error"]["title"]) == ("failed", "CommandError"), got["error"]
+    assert not (tmp_path / "near/big").exists()
+    assert sum(path.stat().st_size for path in (tmp_path / "near").rglob("*") if path.is_file()) < 2 << 20
+
+
 async def test_received_files_with_other_names_or_links_are_not_moved(tmp_path: Path) -> None:
     """An old rsync may accept them from a hostile sender."""
     place = Destination(str(tmp_path), str(tmp_path / "partial"), None, is_resumed=False)
