@@ -50,7 +50,14 @@ _LACKING = (
     ),
 )
 # "ReqNodeNotAvail, May be reserved for other job", whatever is the matter with the node
-_LACKING_NEWER = tuple((options, "A node that it needs is not available", "sinfo -R") for options, _, _ in _LACKING)
+_LACKING_NEWER = (
+    (("-w", "n4"), "A node that it needs is not available", "sinfo -R"),
+    (
+        ("-N4",),
+        ("A node that it needs is not available", "All nodes that could run it are down, drained or"),
+        "sinfo -R",
+    ),
+)
 
 
 @pytest.fixture
