@@ -130,10 +130,11 @@ def test_files_are_opened_saved_and_changed(
     login_host.kill_sessions()  # the next request may fail with words, and those after it succeed
     page.locator(PANEL).get_by_role("button", name="New Folder").click()
     page.wait_for_function("panel => document.querySelector(`${panel} .jp-DirListing-editor, .jp-Dialog`)", arg=PANEL)
-    page.screenshot(path="test-results/cluster-files-cut.png")
     page.keyboard.press("Escape")
+    expect(page.locator(f"{PANEL} .jp-DirListing-editor, .jp-Dialog")).to_have_count(0)
     _item(page, "large.bin").click()
     page.keyboard.press("Delete")
+    expect(dialog).to_contain_text("Delete large.bin permanently? The cluster has no trash.")
     dialog.get_by_role("button", name="Delete").click()
     expect(_item(page, "large.bin")).to_have_count(0)
     assert not (folder / "large.bin").exists()

@@ -1,8 +1,9 @@
 /** File browser of the clusters, which follows the drive and the settings of JupyterLab's own file browser. */
+import { Dialog, showDialog } from "@jupyterlab/apputils";
 import type { FileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import { Uploader } from "@jupyterlab/filebrowser";
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
-import type { ITranslator } from "@jupyterlab/translation";
+import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
 import {
   folderFavoriteIcon,
   newFolderIcon,
@@ -59,6 +60,7 @@ export function createBrowser(
   browser.node.setAttribute("role", "region");
   browser.node.setAttribute("aria-label", trans.__("Files of the clusters"));
   addTools(browser, translator);
+  browser.delete = () => deleteSelected(browser, trans).catch(report);
   reportFailures(browser, report);
   const { model } = browser;
   drive.fileChanged.connect((_, { oldValue, newValue }) => {
@@ -93,6 +95,26 @@ function addTools(browser: FileBrowser, translator: ITranslator): void {
   toolbar.addItem("folder", folder);
   toolbar.addItem("upload", new Uploader({ model, translator }));
   toolbar.addItem("refresh", refresh);
+}
+
+/** Delete what is selected. JupyterLab's own question may speak of a trash, which a cluster does not have. */
+async function deleteSelected(browser: FileBrowser, trans: TranslationBundle): Promise<void> {
+  const items = Array.from(browser.selectedItems());
+  const name = items.length === 1 ? items[0]?.name : trans.__("%1 items", items.length);
+  const { button } = await showDialog({
+    title: trans.__("Delete"),
+    body: trans.__("Delete %1 permanently? The cluster has no trash.", name),
+    buttons: [
+      Dialog.cancelButton({ label: trans.__("Cancel") }),
+      Dialog.warnButton({ label: trans.__("Delete") }),
+    ],
+    defaultButton: 0,
+  });
+  if (button.accept) {
+    for (const { path } of items) {
+      await browser.model.manager.deleteFile(path);
+    }
+  }
 }
 
 /** Show why a folder could not be listed, once for each act of the person: a listing by the clock is silent. */

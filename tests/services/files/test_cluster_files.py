@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import subprocess
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import FileConflict, FileError, TransportError
-from jupyter_slurm.runner.login_node.files import DRAFT
+from jupyter_slurm.runner.login_node import files as files_program
+from jupyter_slurm.runner.login_node.files import DRAFT, LENGTHS
+from jupyter_slurm.services.files.answers import error_of
 from jupyter_slurm.services.files.cluster_files import ClusterFiles
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -201,6 +204,43 @@ async def test_a_full_disk_keeps_the_old_file(files: ClusterFiles, small_disk: P
     await files.change("rename", str(file), "moved")  # to another file system
     assert os.listdir(small_disk) == []
     assert (await files.read("moved", 0, 9))[0] == b"old"
+
+
+@pytest.mark.root
+def test_an_ordinary_user_without_permission_gets_a_reason_and_changes_nothing(tmp_path: Path) -> None:
+    """The program answers as on the login node of a user; root would be refused nothing."""
+    for folder in (tmp_path, *tmp_path.parents):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed/file").write_text("kept")
+    (tmp_path / "secret").write_text("kept")
+    (tmp_path / "closed").chmod(0o700)
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "readable").write_text("kept")
+    asked = [
+        {"action": "list", "path": str(tmp_path / "closed")},
+        {"action": "stat", "path": str(tmp_path / "closed/file")},
+        {"action": "read", "path": str(tmp_path / "secret"), "offset": 0, "limit": 9, "version": None},
+        {"action": "mkdir", "path": str(tmp_path / "new"), "to": "", "home": "/nowhere"},
+        {"action": "delete", "path": str(tmp_path / "readable"), "to": "", "home": "/nowhere"},
+        {"action": "rename", "path": str(tmp_path / "readable"), "to": str(tmp_path / "other"), "home": "/nowhere"},
+        {**part(tmp_path / "readable"), "action": "write", "version": None},
+    ]
+    requests = [json.dumps(one).encode() for one in asked]
+    text = b"".join(LENGTHS.pack(len(one), 0) + one for one in requests)
+    program = Path(files_program.__file__).read_text()  # the user need not be able to read this checkout
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", program], input=text, user="nobody", capture_output=True, check=True
+    )
+    answers, at = [], 0
+    while at < len(done.stdout):
+        size, data_size = LENGTHS.unpack_from(done.stdout, at)
+        at += LENGTHS.size
+        answers.append(json.loads(done.stdout[at : at + size]))
+        at += size + data_size
+    assert [str(error_of(answer, "x")).splitlines()[0] for answer in answers] == ["x: Permission denied."] * len(asked)
+    assert {path.name for path in tmp_path.iterdir()} == {"closed", "secret", "readable"}
+    assert (tmp_path / "readable").read_text() == "kept"
 
 
 async def test_an_end_of_the_process_keeps_the_old_file(files: ClusterFiles, tmp_path: Path) -> None:
