@@ -1,5 +1,6 @@
 /** Header of the page of a job: its state, the reason, the next step, and its timeline. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { linkIcon, refreshIcon, runIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../common/api/objects";
@@ -8,7 +9,9 @@ import { formatTime } from "../common/format";
 import { isAllowed, isCancellable, isFinished, isReleased, stateKind } from "../common/job_states";
 import { jobCluster, jobName, jobState, jobTime, problemText } from "../common/labels";
 import { HandoverButton } from "../common/jupyterlab/focus";
+import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
+import { ACT_ICONS } from "../jobs/actions/act_icons";
 import { actName } from "../jobs/actions/action_labels";
 import { estimate, reasonLines, remainingTime, timelineEvents } from "./labels";
 import type { JobPage } from "./model";
@@ -36,65 +39,76 @@ interface IHeaderProps {
 
 const OTHER_ACTS = ACTS.filter((act) => act !== "cancel");
 
-function Button(props: {
+/** The action that the person most likely wants. */
+function MainButton({
+  label,
+  act,
+  isOff = false,
+}: {
   readonly label: string;
   readonly act: () => void;
   readonly isOff?: boolean;
-  /** The most important button, or one whose act cannot be undone. */
-  readonly kind?: "accept" | "warn" | "minimal";
 }): React.ReactElement {
-  const { label, act, isOff = false, kind = "minimal" } = props;
   return (
-    <HandoverButton className={`jp-mod-styled jp-mod-${kind}`} {...{ act, isOff }}>
+    <HandoverButton className="jp-mod-styled jp-mod-accept" {...{ act, isOff }}>
       {label}
     </HandoverButton>
   );
 }
 
-function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
-  const { session, act, cancel, resubmit, link } = acts;
-  const { isRepeatable, isForeign, isResubmitting, isCancelling, jobs } = page;
-  const repeatLabel = isForeign ? trans.__("Edit and resubmit…") : trans.__("Submit again");
-  const resubmitLabel = isResubmitting ? trans.__("Submitting…") : repeatLabel;
-  const ending = isCancelling ? trans.__("Cancelling…") : trans.__("Cancel");
+function SubmitAgain({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
+  const { isForeign, isResubmitting } = page;
+  const repeat = isForeign ? trans.__("Edit and resubmit…") : trans.__("Submit again");
+  const props = {
+    label: isResubmitting ? trans.__("Submitting…") : repeat,
+    isOff: isResubmitting,
+    act: () => {
+      acts.resubmit(page);
+    },
+  };
+  return isFinished(job.state) ? (
+    <MainButton {...props} />
+  ) : (
+    <ToolbarButton icon={runIcon} isNamed {...props} />
+  );
+}
+
+function Actions(props: IHeaderProps): React.ReactElement {
+  const { page, job, trans, acts } = props;
+  const { session, act, cancel, link } = acts;
+  const { isRepeatable, isForeign, isCancelling, jobs } = page;
   return (
     <span className="jp-Slurm-jobActs">
       {job.session && session !== null && (
-        <Button
+        <MainButton
           label={trans.__("Show the session")}
           act={() => {
             session(job);
           }}
-          kind="accept"
         />
       )}
-      {(isRepeatable || isForeign) && (
-        <Button
-          label={resubmitLabel}
-          act={() => {
-            resubmit(page);
-          }}
-          isOff={isResubmitting}
-          kind={isFinished(job.state) ? "accept" : "minimal"}
-        />
-      )}
+      {(isRepeatable || isForeign) && <SubmitAgain {...props} />}
       {OTHER_ACTS.filter((each) => isAllowed(each, job)).map((each) => (
-        <Button
+        <ToolbarButton
           key={each}
+          icon={ACT_ICONS[each]}
           label={actName(trans, each)}
+          isNamed
+          isOff={jobs.pendingAct(job) !== null}
           act={() => {
             act(each, job);
           }}
-          isOff={jobs.pendingAct(job) !== null}
         />
       ))}
-      <Button
+      <ToolbarButton
+        icon={refreshIcon}
         label={trans.__("Refresh")}
         act={() => {
           page.refresh();
         }}
       />
-      <Button
+      <ToolbarButton
+        icon={linkIcon}
         label={trans.__("Copy link")}
         act={() => {
           link(page);
@@ -102,13 +116,14 @@ function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
       />
       {isCancellable(job.state) && (
         <span className="jp-Slurm-apart">
-          <Button
-            label={ending}
+          <ToolbarButton
+            icon={ACT_ICONS.cancel}
+            label={isCancelling ? trans.__("Cancelling…") : trans.__("Cancel")}
+            isNamed
+            isOff={isCancelling}
             act={() => {
               cancel(page);
             }}
-            isOff={isCancelling}
-            kind="warn"
           />
         </span>
       )}

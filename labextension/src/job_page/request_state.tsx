@@ -1,9 +1,11 @@
 /** Requests that are made when a tab is shown, and not before: each one costs the cluster some work. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { refreshIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
+import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import { problemText } from "../common/labels";
 import type { Fact } from "./labels";
 
@@ -84,14 +86,13 @@ export function RefreshableResult<T>(
   return (
     <>
       <RequestResult {...props} />
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        disabled={request.isLoading}
-        onClick={request.reload}
-      >
-        {label}
-      </button>
+      <ToolbarButton
+        icon={refreshIcon}
+        label={label}
+        isNamed
+        isOff={request.isLoading}
+        act={request.reload}
+      />
     </>
   );
 }

@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster, IConnection } from "../common/api/objects";
+import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, connectionState, usersText } from "../common/labels";
 
@@ -35,16 +36,13 @@ function Row(props: IRowProps): React.ReactElement {
         {users !== "" && <div className="jp-Slurm-aside">{users}</div>}
         {message !== "" && <div className="jp-Slurm-aside">{message}</div>}
       </span>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        aria-label={`${label}: ${name}`}
-        onClick={() => {
+      <ToolbarButton
+        label={label}
+        fullLabel={`${label}: ${name}`}
+        act={() => {
           act(cluster);
         }}
-      >
-        {label}
-      </button>
+      />
     </li>
   );
 }

@@ -59,8 +59,8 @@ export function typeText(trans: TranslationBundle, { free, total, soon }: IGpus)
   return withSoon(trans, trans.__("%1 of %2 free", free, total), soon);
 }
 
-/** Return a note that a form requests more GPUs than are free; undefined where it does not. */
-export function waitText(
+/** Return the free GPUs of the kind that a form requests; undefined where they are not known. */
+export function freeGpusText(
   trans: TranslationBundle,
   resources: IResources | null,
   form: ILaunchForm,
@@ -72,12 +72,28 @@ export function waitText(
       : partition === undefined
         ? []
         : acceleratorsOf(partition).filter(({ type }) => form.gpuType === type);
-  const free = matching.reduce((sum, one) => sum + one.free, 0);
-  const soon = matching.reduce((sum, one) => sum + (one.soon ?? 0), 0);
-  const isMore = Number(form.gpus.trim()) > free && matching.length > 0;
-  const text = trans._n("%1 is free now.", "%1 are free now.", free);
-  const more = soon === 0 ? "" : ` ${trans.__("%1 more soon: node completing.", soon)}`;
-  return isMore ? `${text}${more}` : undefined;
+  return matching.length === 0 ? undefined : trans.__("%1 free now.", freeText(trans, matching));
+}
+
+/** Return the free CPUs of the partition of a form; undefined where they are not known. */
+export function freeCpusText(
+  trans: TranslationBundle,
+  resources: IResources | null,
+  { partition: name }: ILaunchForm,
+): string | undefined {
+  const partition = partitionOf(resources, name);
+  return partition && trans.__("%1 of %2 free now.", partition.cpus_free, partition.cpus);
+}
+
+/** Return the nodes of the partition of a form by state; undefined where they are not known. */
+export function partitionNodesText(
+  trans: TranslationBundle,
+  resources: IResources | null,
+  { partition: name }: ILaunchForm,
+): string | undefined {
+  const partition = partitionOf(resources, name);
+  const nodes = partition === undefined ? "" : nodesText(partition);
+  return nodes === "" ? undefined : trans.__("Nodes: %1.", nodes);
 }
 
 /**

@@ -1,4 +1,5 @@
 /** One field of the form that launches a session: its label, its input, its choices, and its problem. */
+import { HTMLSelect } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
@@ -101,9 +102,9 @@ export function ChoiceField(
   return (
     <Labelled {...props}>
       {(described) => (
-        <select
+        <HTMLSelect
           {...described}
-          className="jp-mod-styled"
+          iconProps={{ top: "8px" }}
           disabled={isDisabled && value === ""}
           value={value}
           onChange={(event) => {
@@ -117,7 +118,7 @@ export function ChoiceField(
               {about === "" ? label : `${label} (${about})`}
             </option>
           ))}
-        </select>
+        </HTMLSelect>
       )}
     </Labelled>
   );

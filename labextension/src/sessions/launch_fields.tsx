@@ -5,7 +5,14 @@ import * as React from "react";
 import type { ICluster } from "../common/api/objects";
 import { acceleratorName, type ILaunchForm, type LaunchField } from "../common/launch_request";
 import { durationEcho, durationWords, parseDuration } from "../common/time_limit";
-import { limitsText, partitionText, typeText, waitText } from "../resources/labels";
+import {
+  freeCpusText,
+  freeGpusText,
+  limitsText,
+  partitionNodesText,
+  partitionText,
+  typeText,
+} from "../resources/labels";
 import { acceleratorsOf, partitionOf, type IResourcesState } from "../resources/model";
 import { Age } from "../resources/view";
 import type { Load } from "./combobox";
@@ -184,7 +191,7 @@ export function LaunchFields(props: {
   return (
     <>
       <ChoiceField
-        {...of("partition", trans.__("Partition"))}
+        {...of("partition", trans.__("Partition"), partitionNodesText(trans, resources, form))}
         choices={partitions}
         none={defaultText(trans, byDefault, script?.partition !== undefined)}
         same={byDefault?.name ?? ""}
@@ -196,7 +203,7 @@ export function LaunchFields(props: {
         {...of(
           "gpus",
           trans.__("GPUs"),
-          waitText(trans, resources, form) ?? trans.__("0: without a GPU"),
+          freeGpusText(trans, resources, form) ?? trans.__("0: without a GPU"),
         )}
         numeric
       />
@@ -206,7 +213,14 @@ export function LaunchFields(props: {
         none={trans.__("any")}
         isDisabled={types.length === 0}
       />
-      <TextField {...of("cpus", trans.__("CPUs"), trans.__("Default: 1"))} numeric />
+      <TextField
+        {...of(
+          "cpus",
+          trans.__("CPUs"),
+          [freeCpusText(trans, resources, form), trans.__("Default: 1")].filter(Boolean).join(" "),
+        )}
+        numeric
+      />
       <TextField
         {...of(
           "memory",

@@ -1,9 +1,11 @@
 /** Form that launches a session. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { addIcon, saveIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
+import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import type { ILaunchForm } from "../common/launch_request";
 import { FormDraft } from "./form_drafts";
 import type { IFormUse } from "./form_requests";
@@ -29,9 +31,15 @@ export interface IFormProps {
 function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly isWrong: boolean }) {
   const { trans, cluster, save, addKernel, form, isWrong } = props;
   const uses = [
-    { label: trans.__("Save as template…"), act: save, title: trans.__("Save these values") },
+    {
+      label: trans.__("Save as template…"),
+      icon: saveIcon,
+      act: save,
+      title: trans.__("Save these values"),
+    },
     {
       label: trans.__("Add as kernel…"),
+      icon: addIcon,
       act: addKernel,
       title: trans.__("Add a kernel that runs on such a node to the launcher"),
     },
@@ -39,20 +47,17 @@ function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly is
   return (
     <div className="jp-Slurm-secondary">
       {uses.map(
-        ({ label, act, title }) =>
+        ({ label, icon, act, title }) =>
           act !== undefined && (
-            <button
+            <ToolbarButton
               key={label}
-              type="button"
-              className="jp-mod-styled jp-mod-minimal"
-              title={title}
-              disabled={isWrong}
-              onClick={() => {
+              {...{ label, icon, title }}
+              isNamed
+              isOff={isWrong}
+              act={() => {
                 act(cluster, form);
               }}
-            >
-              {label}
-            </button>
+            />
           ),
       )}
     </div>

@@ -5,8 +5,8 @@ import * as React from "react";
 import type { ICluster } from "../common/api/objects";
 import { problemText } from "../common/labels";
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
-import { costText, freeText } from "../resources/labels";
-import { acceleratorsOf, partitionOf, type IResources } from "../resources/model";
+import { costText } from "../resources/labels";
+import type { IResources } from "../resources/model";
 import {
   useChoices,
   useFormRequests,
@@ -102,7 +102,7 @@ function Feedback({ others, problem }: IFormTexts): React.ReactElement {
   );
 }
 
-/** What is free, the price, and the estimated start: a line beside the button. */
+/** The price, and the estimated start: a line beside the button. */
 function Outlook(props: {
   readonly trans: TranslationBundle;
   readonly resources: IResources | null;
@@ -110,13 +110,7 @@ function Outlook(props: {
   readonly estimate: string;
 }): React.ReactElement {
   const { trans, resources, form, estimate } = props;
-  const partition = partitionOf(resources, form.partition);
-  const free = partition === undefined ? "" : freeText(trans, acceleratorsOf(partition));
-  const facts = [
-    estimate,
-    free === "" ? "" : trans.__("%1 free now.", free),
-    costText(trans, resources, form),
-  ];
+  const facts = [estimate, costText(trans, resources, form)];
   return (
     <span className="jp-Slurm-outlook jp-Slurm-aside" aria-live="polite">
       {facts.filter((fact) => fact !== "").join(" ")}

@@ -1,10 +1,11 @@
 /** Card of a session, and the list of the active sessions. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { notebookIcon, stopIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { formatClock } from "../common/format";
 import { jobCluster, jobName, problemText } from "../common/labels";
-import { HandoverButton } from "../common/jupyterlab/focus";
+import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import {
   isolationText,
@@ -47,17 +48,16 @@ function NewNotebook({
 }: Omit<ISessionProps, "stop">): React.ReactElement | null {
   const isLab = job.session.server?.startsWith("jupyterlab") === true;
   return isLab && isOpen(job) && model.address(job) !== null ? (
-    <button
-      type="button"
-      className="jp-mod-styled"
-      disabled={model.isStopping(job)}
-      aria-label={trans.__("Open a new notebook in session %1", jobName(job))}
-      onClick={() => {
+    <ToolbarButton
+      icon={notebookIcon}
+      label={trans.__("New notebook")}
+      fullLabel={trans.__("Open a new notebook in session %1", jobName(job))}
+      isNamed
+      isOff={model.isStopping(job)}
+      act={() => {
         void openNotebook(model, job);
       }}
-    >
-      {trans.__("New notebook")}
-    </button>
+    />
   ) : null;
 }
 
@@ -83,26 +83,23 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
       )}
       {children}
       {job.session.state === "unreachable" && (
-        <button
-          type="button"
-          className="jp-mod-styled"
-          aria-label={trans.__("Connect to session %1", name)}
-          onClick={() => void model.reconnect(job)}
-        >
-          {trans.__("Connect")}
-        </button>
+        <ToolbarButton
+          label={trans.__("Connect")}
+          fullLabel={trans.__("Connect to session %1", name)}
+          act={() => void model.reconnect(job)}
+        />
       )}
       {!isOver(job) && (
-        <HandoverButton
-          className="jp-mod-styled jp-mod-minimal"
-          aria-label={trans.__("Stop session %1", name)}
+        <ToolbarButton
+          icon={stopIcon}
+          label={isStopping ? trans.__("Stopping…") : trans.__("Stop")}
+          fullLabel={trans.__("Stop session %1", name)}
+          isNamed
           isOff={isStopping}
           act={() => {
             stop(job);
           }}
-        >
-          {isStopping ? trans.__("Stopping…") : trans.__("Stop")}
-        </HandoverButton>
+        />
       )}
     </>
   );
@@ -140,16 +137,13 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
   }, [text]);
   return (
     <>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        aria-expanded={wanted}
-        onClick={() => {
+      <ToolbarButton
+        label={trans.__("Log")}
+        isExpanded={wanted}
+        act={() => {
           setChosen(!wanted);
         }}
-      >
-        {trans.__("Log")}
-      </button>
+      />
       {wanted && (
         <pre ref={end} className="jp-Slurm-log" tabIndex={0} aria-label={trans.__("Log")}>
           {text === "" ? trans.__("No output yet.") : text}

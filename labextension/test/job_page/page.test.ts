@@ -208,6 +208,12 @@ describe("what the page shows", () => {
     const running = await show(here());
     expect(running.querySelector(".jp-Slurm-apart")?.textContent).toBe("Cancel");
     expect(running.querySelectorAll(".jp-mod-accept")).toHaveLength(0);
+    expect(running.querySelectorAll("button.jp-mod-styled")).toHaveLength(0); // flat, as in JupyterLab's toolbars
+    for (const name of ["Refresh", "Copy link", "Previous match", "Download the log"]) {
+      const button = running.querySelector(`button[aria-label="${name}"]`);
+      expect(button?.getAttribute("title")).toBe(name);
+      expect(button?.querySelector("svg")).not.toBeNull();
+    }
   });
 
   it("knows no limit of a year", async () => {
@@ -239,7 +245,7 @@ describe("what the page shows", () => {
       expect(node.querySelector("[role=tabpanel]")?.textContent).toContain("Nothing was used yet.");
     });
     expect(made.api.report).toHaveBeenCalledOnce();
-    const plots = [...node.querySelectorAll("svg")].map((plot) => [
+    const plots = [...node.querySelectorAll(".jp-Slurm-plot svg")].map((plot) => [
       plot.getAttribute("aria-label"),
       plot.querySelector("path")?.getAttribute("d"),
     ]);
@@ -255,7 +261,9 @@ describe("what the page shows", () => {
 
   it("offers again what was submitted here, and to cancel what goes on", async () => {
     const buttons = (node: HTMLElement): string[] =>
-      [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(({ textContent }) => textContent);
+      [...node.querySelectorAll(".jp-Slurm-jobActs button")].map(
+        (each) => each.getAttribute("aria-label") ?? each.textContent,
+      );
     const node = await show(here());
     expect(buttons(node)).toEqual([
       "Submit again",

@@ -124,7 +124,7 @@ describe("what is shown", () => {
     ]);
     expect(shown).toEqual([
       ["done", "released", "Used 1:00 of 1:00:00."],
-      ["done", "released", "Used 1:00. · Its kernel was killed and did not restart."],
+      ["done", "released", "Used 1:00. Its kernel was killed and did not restart."],
       ["running", "being released", ""],
       ["failed", "TIMEOUT", "too long"],
       ["cancelled", "CANCELLED", ""],

@@ -8,7 +8,15 @@ import { RequestError } from "../../src/common/api/problem";
 import { parseTimeLimit } from "../../src/common/format";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobsTable } from "../../src/jobs/table/table_model";
-import { costText, freeText, limitAmount, limitName, waitText } from "../../src/resources/labels";
+import {
+  costText,
+  freeCpusText,
+  freeGpusText,
+  freeText,
+  limitAmount,
+  limitName,
+  partitionNodesText,
+} from "../../src/resources/labels";
 import {
   acceleratorsOf,
   costOf,
@@ -199,7 +207,9 @@ describe("what is free, in the form", () => {
     expect(texts("gpuType")).toEqual(["any", "a100 (6 of 8 free)"]);
     const said = (field: string): string | null | undefined =>
       node.querySelector(`[data-field=${field}] .jp-Slurm-aside`)?.textContent;
-    expect(said("gpus")).toBe("6 are free now.");
+    expect(said("gpus")).toBe("6 of 8 a100 free now.");
+    expect(said("cpus")).toMatch(/^\d+ of \d+ free now\. Default: 1$/);
+    expect(said("partition")).toMatch(/^Nodes: \d+ /);
     expect(said("account")).toBe("You, account c4ai: GPUs, 2 of 4.");
     const problem = {
       option: "gpus",
@@ -216,7 +226,7 @@ describe("what is free, in the form", () => {
       .click();
     await vi.waitFor(() => {
       expect(node.querySelector(".jp-Slurm-outlook")?.textContent).toBe(
-        "in an hour 6 of 8 a100 free now. Cost of the whole time limit: 60 credits.",
+        "in an hour Cost of the whole time limit: 60 credits.",
       );
     });
     const at = node.querySelector("[data-field=gpus] .jp-Slurm-problem")!;
@@ -292,8 +302,10 @@ describe("a cost", () => {
   it("is not told where the profile says nothing", () => {
     expect(costText(trans, { ...RESOURCES, cost: null }, FORM)).toBe("");
     expect(costText(trans, null, FORM)).toBe("");
-    expect(waitText(trans, null, FORM)).toBeUndefined();
-    expect(waitText(trans, RESOURCES, FORM)).toBeUndefined();
+    for (const text of [freeGpusText, freeCpusText, partitionNodesText]) {
+      expect(text(trans, null, FORM)).toBeUndefined();
+      expect(text(trans, RESOURCES, { ...FORM, partition: "gone" })).toBeUndefined();
+    }
   });
 
   it("says what is free as soon as a node has completed an ended job", () => {
@@ -301,8 +313,8 @@ describe("a cost", () => {
     const gpus = [{ type: "a100", total: 8, used: 0, free: 0, most: 8, soon: 8 }];
     const resources = { ...RESOURCES, partitions: [{ ...arandu, gpus, is_default: true }] };
     expect(freeText(trans, gpus)).toBe("0 of 8 a100 (8 more soon: node completing)");
-    expect(waitText(trans, resources, { ...FORM, partition: "", gpus: "2" })).toBe(
-      "0 are free now. 8 more soon: node completing.",
+    expect(freeGpusText(trans, resources, { ...FORM, partition: "" })).toBe(
+      "0 of 8 a100 (8 more soon: node completing) free now.",
     );
   });
 
@@ -314,8 +326,8 @@ describe("a cost", () => {
     expect(freeText(trans, acceleratorsOf({ ...devwork, gres }))).toBe(
       "3 of 4 GPUs, 5 of 8 npu:910b",
     );
-    expect(waitText(trans, resources, form)).toBe("5 are free now.");
-    expect(waitText(trans, resources, { ...form, gpuType: "" })).toBe("3 are free now.");
+    expect(freeGpusText(trans, resources, form)).toBe("5 of 8 npu:910b free now.");
+    expect(freeGpusText(trans, resources, { ...form, gpuType: "" })).toBe("3 of 4 GPUs free now.");
   });
 
   it.each([

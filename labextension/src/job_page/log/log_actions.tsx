@@ -1,10 +1,11 @@
 /** Path of a log, and what can be done with it: copy, download, wrap its lines. */
 import { Clipboard } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { copyIcon, downloadIcon, LabIcon } from "@jupyterlab/ui-components";
+import { copyIcon, downloadIcon, fileIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { toProblem } from "../../common/api/problem";
+import { ToolbarButton } from "../../common/jupyterlab/toolbar_button";
 import { problemText } from "../../common/labels";
 import type { Stream } from "../api";
 import type { Log } from "./log_model";
@@ -24,27 +25,6 @@ function save(data: BlobPart[], name: string): void {
   Object.assign(link, { href: url, download: name });
   link.click();
   URL.revokeObjectURL(url);
-}
-
-function IconButton(props: {
-  readonly label: string;
-  readonly icon: LabIcon;
-  readonly act: () => void;
-  readonly isOff?: boolean;
-}): React.ReactElement {
-  const { label, icon, act, isOff = false } = props;
-  return (
-    <button
-      type="button"
-      className="jp-mod-styled jp-mod-minimal jp-Slurm-iconButton"
-      title={label}
-      aria-label={label}
-      disabled={isOff}
-      onClick={act}
-    >
-      <icon.react tag="span" width="16px" height="16px" />
-    </button>
-  );
 }
 
 /** The path of the file, and its actions. */
@@ -82,20 +62,23 @@ export function LogActions({ page, trans, stream, log }: IActionsProps): React.R
       {path !== "" && (
         <>
           <code title={path}>{path}</code>
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-minimal"
-            onClick={() => {
+          <ToolbarButton
+            icon={fileIcon}
+            label={trans.__("Copy path")}
+            act={() => {
               Clipboard.copyToSystem(path);
               say(trans.__("Copied the path."));
             }}
-          >
-            {trans.__("Copy path")}
-          </button>
+          />
         </>
       )}
-      <IconButton label={trans.__("Copy the log")} icon={copyIcon} act={copyText} isOff={isEmpty} />
-      <IconButton
+      <ToolbarButton
+        label={trans.__("Copy the log")}
+        icon={copyIcon}
+        act={copyText}
+        isOff={isEmpty}
+      />
+      <ToolbarButton
         label={trans.__("Download the log")}
         icon={downloadIcon}
         act={download}

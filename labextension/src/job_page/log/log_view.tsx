@@ -1,9 +1,11 @@
 /** Output of a job: as it arrives, in its colours, with a search. */
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { caretDownEmptyThinIcon, caretUpEmptyThinIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { formatSize } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
+import { ToolbarButton } from "../../common/jupyterlab/toolbar_button";
 import { problemText } from "../../common/labels";
 import type { Stream } from "../api";
 import { streamName } from "../labels";
@@ -121,26 +123,20 @@ function SearchBox({ trans, search, type, go }: ISearchBoxProps): React.ReactEle
           }
         }}
       />
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        aria-label={trans.__("Previous match")}
-        onClick={() => {
+      <ToolbarButton
+        icon={caretUpEmptyThinIcon}
+        label={trans.__("Previous match")}
+        act={() => {
           go(-1);
         }}
-      >
-        ↑
-      </button>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        aria-label={trans.__("Next match")}
-        onClick={() => {
+      />
+      <ToolbarButton
+        icon={caretDownEmptyThinIcon}
+        label={trans.__("Next match")}
+        act={() => {
           go(1);
         }}
-      >
-        ↓
-      </button>
+      />
       <span role="status" className="jp-Slurm-aside">
         {search.message}
       </span>
@@ -209,40 +205,31 @@ export function LogView({ page, trans }: ILogProps): React.ReactElement {
         {page.streams.length > 1 && (
           <span role="group" aria-label={trans.__("Stream")}>
             {page.streams.map((each) => (
-              <button
+              <ToolbarButton
                 key={each}
-                type="button"
-                className="jp-mod-styled jp-mod-minimal"
-                aria-pressed={each === stream}
-                onClick={() => {
+                label={streamName(trans, each)}
+                isPressed={each === stream}
+                act={() => {
                   setChosen(each);
                 }}
-              >
-                {streamName(trans, each)}
-              </button>
+              />
             ))}
           </span>
         )}
-        <button
-          type="button"
-          className="jp-mod-styled jp-mod-minimal"
-          aria-pressed={follows}
-          onClick={() => {
+        <ToolbarButton
+          label={trans.__("Follow new output")}
+          isPressed={follows}
+          act={() => {
             setFollows(!follows);
           }}
-        >
-          {trans.__("Follow new output")}
-        </button>
-        <button
-          type="button"
-          className="jp-mod-styled jp-mod-minimal"
-          aria-pressed={wraps}
-          onClick={() => {
+        />
+        <ToolbarButton
+          label={trans.__("Wrap lines")}
+          isPressed={wraps}
+          act={() => {
             setWraps(!wraps);
           }}
-        >
-          {trans.__("Wrap lines")}
-        </button>
+        />
         <SearchBox
           {...{ trans, search, go }}
           type={(text) => {

@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IActProgress } from "../../common/api/objects";
-import { HandoverButton } from "../../common/jupyterlab/focus";
+import { ToolbarButton } from "../../common/jupyterlab/toolbar_button";
 import type { IJobsModel } from "../../common/jobs_model";
 import { actProgressText } from "./action_labels";
 
@@ -19,13 +19,11 @@ function Progress({ model, trans, act }: IProps & { act: IActProgress }): React.
     <div className="jp-Slurm-actProgress" role="status" data-state={act.state}>
       <span>{text}</span>
       {!isEnded && <progress aria-label={text} value={act.done} max={act.total} />}
-      <HandoverButton
-        className="jp-mod-styled jp-mod-minimal"
+      <ToolbarButton
+        label={isEnded ? trans.__("Dismiss") : trans.__("Stop")}
         isOff={act.state === "stopping"}
         act={() => void model.stopAct(act)}
-      >
-        {isEnded ? trans.__("Dismiss") : trans.__("Stop")}
-      </HandoverButton>
+      />
     </div>
   );
 }

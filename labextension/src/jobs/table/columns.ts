@@ -32,13 +32,13 @@ export type ColumnId = (typeof COLUMNS)[number] | "user";
 
 /** Smallest and initial width of each column in pixels. The reason takes the rest of the width. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
-  id: [64, 84],
+  id: [70, 84],
   name: [90, 160],
-  state: [88, 104],
+  state: [94, 104],
   reason: [120, 120],
-  partition: [64, 92],
-  nodes: [64, 92],
-  time: [96, 136],
+  partition: [60, 92],
+  nodes: [66, 92],
+  time: [104, 136],
   cluster: [64, 160],
   account: [64, 92],
   qos: [64, 80],
@@ -51,6 +51,9 @@ export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
 
 /** Widths that the user has chosen, in pixels. */
 export type ChosenWidths = Readonly<Partial<Record<ColumnId, number>>>;
+
+/** Width of the reason up to which the other columns stay at their smallest width. */
+const REASON_WIDTH = 420;
 
 /** Smallest width to which a column can be dragged. */
 export const MIN_WIDTH = 40;
@@ -67,18 +70,21 @@ export function gridColumns(
 ): { readonly template: string; readonly least: number } {
   const isFree = columns.includes("reason") && chosen.reason === undefined;
   const rest = isFree ? "reason" : columns.at(-1);
-  const widths = columns.map((column) => {
-    const [least, most] = WIDTHS[column];
-    const width = chosen[column];
-    if (column === rest) {
-      return `minmax(${width ?? least}px, 1fr)`;
-    }
-    return width === undefined ? `minmax(${least}px, ${most}px)` : `${width}px`;
-  });
   const least = columns.reduce(
     (sum, column) => sum + (chosen[column] ?? WIDTHS[column][0]) + GAP,
     FOLD + ACTION + GAP,
   );
+  const widths = columns.map((column) => {
+    const [smallest, most] = WIDTHS[column];
+    const width = chosen[column];
+    if (column === "reason" && isFree) {
+      return `minmax(clamp(${smallest}px, 100% - ${least - smallest}px, ${REASON_WIDTH}px), 1fr)`;
+    }
+    if (column === rest) {
+      return `minmax(${width ?? smallest}px, 1fr)`;
+    }
+    return width === undefined ? `minmax(${smallest}px, ${most}px)` : `${width}px`;
+  });
   return { template: [`${FOLD}px`, ...widths, `${ACTION}px`].join(" "), least };
 }
 

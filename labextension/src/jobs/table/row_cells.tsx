@@ -109,7 +109,7 @@ function TimeCell({ row, table, trans }: ICellsProps): React.ReactElement {
 function ReasonCell({ row, table, trans }: ICellsProps): React.ReactElement {
   const trouble = table.partsProblem(row.job);
   return trouble === null ? (
-    <>{reasonLines(trans, row.job).join(" · ")}</>
+    <>{reasonLines(trans, row.job).join(" · ").replaceAll(". · ", ". ")}</>
   ) : (
     <span role="alert" className="jp-Slurm-problem">
       {problemText(trans, trouble)}

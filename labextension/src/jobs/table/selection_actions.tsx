@@ -1,36 +1,14 @@
 /** Toolbar of the table of jobs: the actions on the selected jobs. */
-import {
-  Button,
-  ellipsesIcon,
-  historyIcon,
-  LabIcon,
-  redoIcon,
-  runIcon,
-  stopIcon,
-} from "@jupyterlab/ui-components";
+import { Button, ellipsesIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { ACTS, type Act, type IJob } from "../../common/api/objects";
 import { isAllowed } from "../../common/job_states";
 import { focusTable } from "../../common/jupyterlab/focus";
+import { ACT_ICONS } from "../actions/act_icons";
 import { actLabel, actName } from "../actions/action_labels";
 import { asCsv, asJson } from "./columns";
 import { Menu, type IToolbarProps } from "./toolbar_parts";
-
-/** JupyterLab 4.2 has no such icon. */
-const pauseIcon = new LabIcon({
-  name: "jupyter-slurm:pause",
-  svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
-    <path class="jp-icon3" fill="#616161" d="M7 6h4v12H7z M13 6h4v12h-4z"/></svg>`,
-});
-
-const ICONS: Readonly<Record<Act, LabIcon>> = {
-  cancel: stopIcon,
-  hold: pauseIcon,
-  release: runIcon,
-  requeue: redoIcon,
-  limit: historyIcon,
-};
 
 interface IActionProps extends IToolbarProps {
   readonly action: Act;
@@ -45,7 +23,7 @@ function Action(props: IActionProps): React.ReactElement {
     (job) => isAllowed(action, job) && table.model.pendingAct(job) === null,
   );
   const label = jobs.length > 0 ? actLabel(trans, action, jobs.length) : actName(trans, action);
-  const Icon = ICONS[action];
+  const Icon = ACT_ICONS[action];
   return (
     <Button
       minimal

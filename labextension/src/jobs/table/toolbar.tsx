@@ -6,12 +6,13 @@ import * as React from "react";
 import type { StateKind } from "../../common/job_states";
 import { jobCluster } from "../../common/labels";
 import { focusTable, HandoverButton } from "../../common/jupyterlab/focus";
+import { ToolbarButton } from "../../common/jupyterlab/toolbar_button";
 import { failureLines } from "../actions/action_labels";
 import { columnName, COLUMNS, type ColumnId } from "./columns";
 import { OwnerFilter } from "./filters/owner_filter";
 import { ClearFilters, PeriodChoice } from "./filters/period_choice";
 import { Copies, SelectionActions } from "./selection_actions";
-import { IconButton, Menu, type IToolbarProps } from "./toolbar_parts";
+import { Menu, type IToolbarProps } from "./toolbar_parts";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
 
@@ -146,25 +147,25 @@ export function TitleBar(props: ITitleBarProps): React.ReactElement {
       <h2>{panelTitle(props)}</h2>
       {!isNarrow && <SelectionActions {...props} />}
       <span className="jp-Slurm-icons">
-        <IconButton
+        <ToolbarButton
           icon={refreshIcon}
           label={trans.__("Refresh")}
-          onClick={() => {
+          act={() => {
             table.model.refresh();
             table.loadAllJobs();
             table.loadPastJobs();
           }}
         />
         {acts.widen && (
-          <IconButton icon={launchIcon} label={trans.__("Open in a tab")} onClick={acts.widen} />
+          <ToolbarButton icon={launchIcon} label={trans.__("Open in a tab")} act={acts.widen} />
         )}
         {isNarrow && (
           <>
-            <IconButton
+            <ToolbarButton
               icon={filterIcon}
               label={trans.__("Filter")}
               isPressed={isFiltering}
-              onClick={() => {
+              act={() => {
                 setFiltering(!isFiltering);
               }}
             />
@@ -187,16 +188,12 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
           <li key={line}>{line}</li>
         ))}
       </ul>
-      <button
-        type="button"
-        className="jp-mod-styled jp-mod-minimal"
-        onClick={(event) => {
-          focusTable(event.currentTarget);
+      <ToolbarButton
+        label={trans.__("Dismiss")}
+        act={() => {
           table.model.dismiss();
         }}
-      >
-        {trans.__("Dismiss")}
-      </button>
+      />
     </div>
   );
 }

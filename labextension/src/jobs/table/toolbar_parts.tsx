@@ -1,6 +1,6 @@
 /** Parts of the toolbars of the table of jobs: buttons with an icon, and menus. */
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { Button, type LabIcon } from "@jupyterlab/ui-components";
+import { caretDownEmptyIcon, type LabIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { Act, IJob } from "../../common/api/objects";
@@ -21,35 +21,6 @@ export interface IToolbarProps {
   readonly width: number;
   /** Whether there is room for icons and a list of two-line rows only. */
   readonly isNarrow: boolean;
-}
-
-interface IIconButtonProps {
-  readonly icon: LabIcon;
-  readonly label: string;
-  readonly isPressed?: boolean;
-  readonly onClick: () => void;
-}
-
-/** A button of JupyterLab's toolbars, with an icon only. */
-export function IconButton({
-  icon,
-  label,
-  isPressed,
-  onClick,
-}: IIconButtonProps): React.ReactElement {
-  return (
-    <Button
-      minimal
-      type="button"
-      className="jp-ToolbarButtonComponent"
-      aria-label={label}
-      aria-pressed={isPressed}
-      title={label}
-      onClick={onClick}
-    >
-      <icon.react tag="span" aria-hidden="true" />
-    </Button>
-  );
 }
 
 interface IMenuProps extends React.PropsWithChildren {
@@ -86,17 +57,19 @@ export function Menu({
         }
       }}
     >
-      {Icon ? (
-        <summary
-          className="jp-Button jp-mod-minimal jp-ToolbarButtonComponent"
-          aria-label={name}
-          title={name}
-        >
+      <summary
+        className="jp-Button jp-mod-minimal jp-ToolbarButtonComponent"
+        {...(Icon ? { "aria-label": name, title: name } : {})}
+      >
+        {Icon ? (
           <Icon.react tag="span" aria-hidden="true" />
-        </summary>
-      ) : (
-        <summary>{name}</summary>
-      )}
+        ) : (
+          <>
+            {name}
+            <caretDownEmptyIcon.react tag="span" aria-hidden="true" />
+          </>
+        )}
+      </summary>
       <div>{children}</div>
     </details>
   );

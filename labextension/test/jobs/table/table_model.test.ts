@@ -416,11 +416,11 @@ describe("a table of jobs", () => {
     const table = new JobsTable(model, ["id", "reason", "time"], memory(null));
     const template = (each: JobsTable): string => gridColumns(each.columns, each.widths).template;
     expect(template(table)).toBe(
-      "20px minmax(64px, 84px) minmax(120px, 1fr) minmax(96px, 136px) 28px",
+      "20px minmax(70px, 84px) minmax(clamp(120px, 100% - 254px, 420px), 1fr) minmax(104px, 136px) 28px",
     );
     table.resize("id", 150.4);
     table.resize("reason", 3);
-    expect(template(table)).toBe("20px 150px 40px minmax(96px, 1fr) 28px");
+    expect(template(table)).toBe("20px 150px 40px minmax(104px, 1fr) 28px");
     const again = new JobsTable(model, ["id", "reason", "time"], memory(saved.at(-1)));
     await vi.waitFor(() => {
       expect(again.widths).toEqual({ id: 150, reason: 40 });

@@ -82,7 +82,7 @@ export function OwnerFilter({ table, trans }: IOwnerFilterProps): React.ReactEle
   ] as const;
   return (
     <>
-      <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("Whose jobs")}>
+      <span role="group" className="jp-Slurm-owners" aria-label={trans.__("Whose jobs")}>
         {choices.map(([isEverybodys, name]) => (
           <button
             key={name}
