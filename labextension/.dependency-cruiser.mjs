@@ -10,7 +10,7 @@ const FEATURE_GROUPS = [
   ["job_page", "notices"],
   ["files", "jobs", "kernels"],
   ["sessions"],
-  ["logins", "resources"],
+  ["logins", "resources", "terminals"],
   ["common"],
 ];
 

@@ -23,6 +23,7 @@ from jupyter_slurm.server.session_proxy.handlers import SESSIONS, SessionHandler
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
 from jupyter_slurm.server.session_proxy.isolation import Tickets
 from jupyter_slurm.server.session_proxy.new_notebook import NEW_NOTEBOOKS, NewNotebookHandler
+from jupyter_slurm.server.terminals import HANDLERS as TERMINALS
 
 __all__ = ["SlurmExtension", "has_panel"]
 
@@ -60,6 +61,10 @@ class SlurmExtension(ExtensionApp):
         managers = (self.serverapp.session_manager, self.serverapp.kernel_manager, self.serverapp.kernel_spec_manager)
         self._moves = NotebookMoves(*managers, self.config)
         self.handlers.extend((pattern, handler, {"moves": self._moves}) for pattern, handler in MOVES)
+        if self.serverapp.terminals_enabled:
+            self.handlers.extend((pattern, handler, {"access": self._access}) for pattern, handler in TERMINALS)
+            page = self.serverapp.web_app.settings.setdefault("page_config_data", {})
+            page["jupyterSlurmHasTerminals"] = "true"
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
         # The loop does not run yet. Kernels look for the agent before a browser requests it.
         self.serverapp.io_loop.add_callback(self._access.house)

@@ -138,6 +138,7 @@ class Core:
             "connections": self.clusters.connections,
             "tunnels": self.tunnels.held,
             "transfers": 0 if self._transfers is None else self._transfers.held,
+            "terminals": 0 if self._terminals is None else self._terminals.viewers,
             "folders": sum(cluster.staging.held for cluster in reached),
             "jobs": sum(cluster.jobs.watched_count() for cluster in reached),
         }

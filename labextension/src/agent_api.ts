@@ -28,6 +28,7 @@ import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./ke
 import type { IMove, IMoveRequest, IMovesApi, ISurvey } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
 import type { IChoice, IPreview, ISessionsApi } from "./sessions/model";
+import type { ITerminalRecord, ITerminalsApi } from "./terminals/model";
 
 const API = "jupyter-slurm/api/v1";
 /** The API of the server extension itself. */
@@ -90,7 +91,15 @@ async function* decodeText(body: ReadableStream<Uint8Array>): AsyncGenerator<str
 
 /** The API of the agent, as the server extension exposes it. */
 export class AgentApi
-  implements IJobsApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi, IMovesApi
+  implements
+    IJobsApi,
+    IJobApi,
+    ISessionsApi,
+    IResourcesApi,
+    IQueueApi,
+    IKernelApi,
+    IMovesApi,
+    ITerminalsApi
 {
   private _offset = 0;
 
@@ -352,6 +361,17 @@ export class AgentApi
   /** Return the URL of a path of the API. */
   urlOf(path: readonly string[], api = API): string {
     return URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent));
+  }
+
+  async startTerminal(cluster: string, job: string | null): Promise<ITerminalRecord> {
+    const path = ["clusters", cluster, "terminals"];
+    return (await this._post(path, { job }, SERVER_API)) as ITerminalRecord;
+  }
+
+  terminalSettings(cluster: string): ServerConnection.ISettings {
+    const path = [SERVER_API, "clusters", encodeURIComponent(cluster)] as const;
+    const baseUrl = URLExt.join(this._settings.baseUrl, ...path);
+    return { ...this._settings, baseUrl, wsUrl: URLExt.join(this._settings.wsUrl, ...path) };
   }
 
   private async _stream(

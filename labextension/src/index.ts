@@ -1,8 +1,7 @@
 /**
  * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, scripts of
- * the file browser, cells of widgets, dialogs of logins, notifications, the items in the status bar, remote kernels, and files of
- * the clusters. Each can be disabled
- * alone.
+ * the file browser, cells of widgets, dialogs of logins, notifications, the items in the status bar, remote kernels,
+ * files and terminals of the clusters. Each can be disabled alone.
  */
 import { commandsPlugin } from "./plugins/commands";
 import { filesPlugin } from "./plugins/files";
@@ -21,6 +20,7 @@ import { templatesPlugin } from "./plugins/session_templates";
 import { sessionsPlugin } from "./plugins/sessions";
 import { statusPlugin } from "./plugins/status_bar";
 import { scriptPlugin } from "./plugins/submit_script";
+import { terminalsPlugin } from "./plugins/terminals";
 
 export { IResourcesModel } from "./resources/model";
 export { ISessionsModel } from "./sessions/model";
@@ -43,4 +43,5 @@ export default [
   ownSessionPlugin,
   kernelsPlugin,
   filesPlugin,
+  terminalsPlugin,
 ];

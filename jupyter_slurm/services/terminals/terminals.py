@@ -72,6 +72,11 @@ class Terminals:
         self._cluster, self._folder = cluster, folder
         self._forwarders: dict[tuple[str, str], Forwarder] = {}
 
+    @property
+    def viewers(self) -> int:
+        """Return the number of attached viewers."""
+        return sum(forwarder.connections for forwarder in self._forwarders.values())
+
     def stop(self) -> None:
         """Close the sockets; the terminals stay."""
         for forwarder in self._forwarders.values():

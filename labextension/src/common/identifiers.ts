@@ -33,6 +33,13 @@ export const CommandIDs = {
   resubmit: "jupyter-slurm:submit-again",
   copyLink: "jupyter-slurm:copy-link",
   browserNotices: "jupyter-slurm:browser-notices",
+  /**
+   * Arguments `cluster`: the ID of a cluster, else the command asks; `job`: a key or an ID, else the login node;
+   * `terminal`: the ID of a terminal that is open.
+   */
+  terminal: "jupyter-slurm:open-terminal",
+  /** A terminal in the job that was selected last. */
+  terminalInSelected: "jupyter-slurm:open-terminal-in-selected",
   removeKernel: "jupyter-slurm:remove-kernel",
   /** For the notebook in front. */
   move: "jupyter-slurm:move-notebook",

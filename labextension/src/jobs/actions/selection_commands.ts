@@ -4,8 +4,9 @@ import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { ACTS, type Act, type IJob } from "../../common/api/objects";
+import { referenceOf } from "../../common/api/records";
 import { CommandIDs } from "../../common/identifiers";
-import { isAllowed } from "../../common/job_states";
+import { isAllowed, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { addToPalette, commandLabel } from "../../common/jupyterlab/palette";
 import { openJob } from "../commands";
@@ -61,6 +62,24 @@ export function addSelectionCommands(
       const table = latest();
       const job = table?.lines[table.active]?.job ?? table?.marked[0];
       await (job && !job.isForeign && openJob(commands, job));
+    },
+  });
+  const running = (): IJob | undefined => {
+    const table = latest();
+    const job = table?.lines[table.active]?.job ?? table?.marked[0];
+    return job && !job.isForeign && stateKind(job.state) === "running" ? job : undefined;
+  };
+  commands.addCommand(CommandIDs.terminalInSelected, {
+    label: trans.__("Open Terminal"),
+    caption: trans.__("Open a terminal inside the running job"),
+    isEnabled: () => running() !== undefined,
+    isVisible: () => commands.hasCommand(CommandIDs.terminal),
+    execute: async () => {
+      const job = running();
+      const reference = job && referenceOf(job);
+      if (job && reference) {
+        await commands.execute(CommandIDs.terminal, { cluster: job.cluster, job: reference });
+      }
     },
   });
   commands.addCommand(CommandIDs.copy, {
