@@ -57,9 +57,9 @@ Keywords (without dashes; options of sbatch have dashes):
   noopen        do not open a browser
 
 In a command after --, {{port}} becomes a free port of the node, {{host}} becomes 127.0.0.1, and {{base_url}} the path
-of the session. Instead of both {{port}} and {{host}}, {{socket}} becomes the path of a Unix socket that only you can
-open. The command must stay in the foreground and listen on 127.0.0.1 only. Other users on the node can see its arguments
-and connect to its port. Do not write a secret on the command line. Use the server's own login if it has one.
+of the session. {{socket}}, instead of {{port}} and {{host}}, becomes the path of a Unix socket that only you can open.
+The command must stay in the foreground and listen on 127.0.0.1 only. Other users on the node can see its arguments and
+connect to its port. Do not write a secret on the command line. Use the server's own login if it has one.
 
 The command waits until the session is ready. Press Ctrl-C to choose between cancelling the session and keeping it.
 

@@ -7,7 +7,7 @@ import type { ICluster } from "../common/api/objects";
 import { clusterName, isUnlimited, jobName, nextEndText } from "../common/labels";
 import { reasonText } from "../common/reason_texts";
 import { durationWords, presentTime } from "../common/time_limit";
-import { isOver, type SessionJob } from "./model";
+import { isOver, isSshHost, type SessionJob } from "./model";
 
 /** A step of a session: its label, its time, and the time since the step before. */
 export interface IStep {
@@ -32,6 +32,22 @@ export function newSessionTitle(trans: TranslationBundle, cluster: ICluster): st
   return cluster.gpus
     ? trans.__("New GPU Notebook on %1", name)
     : trans.__("New Jupyter on %1", name);
+}
+
+/** The proper names of apps. */
+const APP_TITLES: Readonly<Record<string, string>> = {
+  "code-server": "code-server",
+  jupyter: "Jupyter",
+  marimo: "marimo",
+  mlflow: "MLflow",
+  rstudio: "RStudio",
+  ssh: "VS Code / SSH",
+  tensorboard: "TensorBoard",
+};
+
+/** Return the name of the app of a session; empty of Jupyter and other commands. */
+export function appTitle({ session }: SessionJob): string {
+  return session.app ? (APP_TITLES[session.app] ?? session.app) : "";
 }
 
 /** Return the state of a session, in a word or two; of an ended one the state of Slurm, which says how it ended. */
@@ -146,7 +162,9 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
   if (job.gpus) {
     facts.push(trans._n("%1 GPU", "%1 GPUs", job.gpus));
   }
-  if (job.session.server) {
+  if (isSshHost(job)) {
+    facts.push(appTitle(job));
+  } else if (job.session.server) {
     facts.push(job.session.server);
   }
   if (isOver(job)) {

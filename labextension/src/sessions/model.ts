@@ -127,6 +127,11 @@ export function isOpen({ session }: SessionJob): boolean {
   return session.state === "ready" || session.state === "reconnecting";
 }
 
+/** Whether a session is an SSH server for an editor: its name is the host for ssh, and it has no page. */
+export function isSshHost({ session }: SessionJob): boolean {
+  return session.app === "ssh";
+}
+
 /** Whether a request certainly had no effect: the agent itself refused it. */
 export function isRefused(problem: IProblem): boolean {
   return Boolean(problem.type?.startsWith("urn:jupyter-slurm:error:"));

@@ -1,4 +1,5 @@
 /** Card of a session, and the list of the active sessions. */
+import { Clipboard } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { notebookIcon, stopIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
@@ -8,6 +9,7 @@ import { jobCluster, jobName, problemText } from "../common/labels";
 import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
 import {
+  appTitle,
   isolationText,
   plainText,
   sessionFacts,
@@ -16,7 +18,7 @@ import {
   sessionState,
   sessionSteps,
 } from "./labels";
-import { isOpen, isOver, type ISessionsModel, type SessionJob } from "./model";
+import { isOpen, isOver, isSshHost, type ISessionsModel, type SessionJob } from "./model";
 
 interface ISessionProps {
   readonly model: ISessionsModel;
@@ -69,7 +71,20 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
   const isStopping = model.isStopping(job);
   return (
     <>
-      {isOpen(job) && address !== null && (
+      {isSshHost(job) && !isOver(job) && (
+        <button
+          type="button"
+          className="jp-mod-styled"
+          title={trans.__("For Remote-SSH of an editor, and for ssh")}
+          aria-label={trans.__("Copy the SSH host %1", name)}
+          onClick={() => {
+            Clipboard.copyToSystem(name);
+          }}
+        >
+          {trans.__("Copy SSH host")}
+        </button>
+      )}
+      {isOpen(job) && address !== null && !isSshHost(job) && (
         <a
           className="jp-Slurm-open"
           aria-disabled={isStopping}
@@ -216,7 +231,7 @@ export function SessionCard(
           </li>
         ))}
       </ol>
-      {isOpen(job) && address === null && (
+      {isOpen(job) && address === null && !isSshHost(job) && (
         <p>
           {trans.__(
             "It was launched on another computer. `jupyter slurm open %1` in a terminal opens it.",
@@ -224,7 +239,7 @@ export function SessionCard(
           )}
         </p>
       )}
-      {isOpen(job) && address !== null && (
+      {isOpen(job) && address !== null && !isSshHost(job) && (
         <p className={model.isIsolated() ? "jp-Slurm-aside" : "jp-Slurm-doubt"}>
           {isolationText(trans, model.isIsolated())}
         </p>
@@ -278,6 +293,7 @@ export function Sessions(props: ISessionsProps): React.ReactElement | null {
           </span>
           <span className="jp-Slurm-connection">
             {[
+              appTitle(job),
               model.isStopping(job) ? trans.__("Stopping…") : sessionState(trans, job),
               job.nodes ?? "",
               jobCluster(model.jobs, job),

@@ -83,9 +83,7 @@ async def test_a_server_on_a_socket_is_reached_by_its_user_alone(desk: Any, laun
 @pytest.mark.slurm
 @pytest.mark.slow
 @pytest.mark.here_only("nothing of it depends on the way")
-async def test_an_app_that_the_node_lacks_is_said_with_what_to_install(
-    desk: Any, launched: Any, tmp_path: Path
-) -> None:
+async def test_an_app_that_the_node_lacks_names_what_to_install(desk: Any, launched: Any) -> None:
     told, ssh = await asyncio.gather(
         launched(app="tensorboard", app_values={"logdir": "runs"}, python="/usr/bin/python3"),
         launched(ssh="damaged", command=["sshd", "{host}:{port}"], name="cluster-code"),
