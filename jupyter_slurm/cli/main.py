@@ -46,7 +46,8 @@ _COMMANDS = {
     "suspend": ("jobs", "stop the processes of running jobs"),
     "resume": ("jobs", "let suspended jobs continue"),
     "bring": ("jobs", "copy back the results of a job (stage=)"),
-    "image": ("images", "build, pull, list or remove container images"),
+    "env": ("environments.environments", "make, list or remove Python environments on a cluster"),
+    "image": ("environments.images", "build, pull, list or remove container images"),
     "launch": ("sessions", "run JupyterLab, or another server, in a job"),
     "sessions": ("sessions", "list the sessions"),
     "open": ("sessions", "open a session in a browser"),
@@ -71,7 +72,7 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": "init connect disconnect doctor sh shell sites config",
     "Files": "ls put get copy stage transfers",
-    "Jobs": "jobs show report cancel hold release requeue suspend resume bring image",
+    "Jobs": "jobs show report cancel hold release requeue suspend resume bring env image",
     "Jupyter on nodes": "launch sessions open stop rename log kernel code tunnel ssh-config",
     "Look": "resources usage who room",
     "Maintain": "agent clean embedded uninstall",

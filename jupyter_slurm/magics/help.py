@@ -6,6 +6,7 @@ import re
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
+from jupyter_slurm.magics.environments.help_texts import ENVIRONMENT_HELP, IMAGE_HELP
 
 __all__ = ["help_for", "keyword_help"]
 
@@ -257,6 +258,7 @@ Show a manual page of the cluster's Slurm:   %slurm man PAGE
 List a directory of the cluster:             %slurm ls [all] [PATH]
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]
 Start another server in a job:               %slurm launch [CLUSTER] [options of sbatch] [keywords] -- COMMAND {port}
+Python environments on the cluster:          %slurm env [CLUSTER] list|create|remove
 Container images:                            %slurm image [CLUSTER] list|build|pull|remove
 Move this notebook to another kernel:        %slurm kernel switch KERNEL [in=x,model]
 
@@ -307,37 +309,6 @@ The value is a Session: training.url, training.state, training.open(), training.
 jupyter_slurm.sessions() lists active sessions, jupyter_slurm.session("training") returns one.
 """
 
-_IMAGE = """
-Jobs on a node pull and build container images, with the runtime of the cluster. The card of the job shows the output
-of the builder; its last line is the word that runs a cell in the image: env=docker://NAME.
-
-    %slurm image build NAME FILE         build from a Dockerfile (Docker, Charliecloud) or a definition file (Apptainer)
-    %slurm image build NAME environment  build with the pip and conda packages of this kernel's Python
-    %slurm image pull NAME:TAG           pull from a registry
-    %slurm image list                    list images with size, time and location
-    %slurm image remove NAME             remove an image from the folder of images
-
-Options of sbatch and keywords follow.
-
-Keywords of image build and pull (they have no dashes; options of Slurm have):
-    runtime=NAME  use docker, podman, apptainer, singularity or charliecloud (default: the runtime in the profile)
-    replace       replace an existing image of this name
-    base=NAME:TAG use this base image for the packages of a Python (default: python:3.11-slim, of its version)
-    context=DIR   take other files from this folder (default: the folder of the file). Over SSH they are sent with the
-                  job, and /… and ~/… are folders of the cluster
-    from=docker   copy from Docker on the node instead of a registry; from=/…/image.tar reads a file of `docker save`,
-                  for Charliecloud of `docker export`
-    as=NAME       assign the job to a Python variable
-    wait          wait until the job has finished; raise an error if it failed
-    show          print the command line and the script; submit nothing
-
-Examples:
-    %slurm image build me/train:1 Dockerfile --time 1:00:00
-    %slurm image pull pytorch/pytorch:2.3.1-cuda12.1-cudnn8-runtime -p gpu -w dgx01 wait
-
-The value is the Job.
-"""
-
 _KERNEL = """
 Move an open notebook to a kernel on a node (`jupyter slurm kernel add` in a terminal adds one), or to another kernel:
 
@@ -351,7 +322,7 @@ next kernel of the notebook takes them up with %srun. With the keyword release, 
 next allocation in time, run `jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal on this computer.
 """
 
-_KEYWORD_TEXTS = {"slurm launch": _SLURM, "slurm image": _IMAGE}
+_KEYWORD_TEXTS = {"slurm launch": _SLURM, "slurm image": IMAGE_HELP, "slurm env": ENVIRONMENT_HELP}
 
 _SUBMITTING = {
     "sbatch": (_SBATCH, "sbatch"),
@@ -369,7 +340,7 @@ def help_for(magic: str) -> str:
         more = f"More: {page_url('reference/magics')}\n\nOptions of {command} in all versions (`%slurm man {command}`):"
         return f"{text}\n{more}\n{options}\n"
     if magic == "slurm":
-        return f"{_SLURM}{_IMAGE}{_KERNEL}\nMore: {page_url('reference/magics')}\n"
+        return f"{_SLURM}{IMAGE_HELP}{ENVIRONMENT_HELP}{_KERNEL}\nMore: {page_url('reference/magics')}\n"
     title, examples = _TEXTS[magic]
     shown = "\n".join("    " + line for example in examples for line in example.split("\n"))
     return (

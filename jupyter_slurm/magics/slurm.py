@@ -47,6 +47,7 @@ USAGES = {
     "ls": "%slurm ls [all] [PATH]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
+    "env": "%slurm env create NAME [from=FILE|this] …, env list, env remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y] [release]",
 }
 """The subcommands of ``%slurm``, and the usage of each."""
@@ -70,9 +71,13 @@ def run(
 
         return launch(shell, line[found.end() :], local_ns)
     if (found := re.match(r"\s*image(?=\s|$)", line)) is not None:
-        from jupyter_slurm.magics.images import run as image
+        from jupyter_slurm.magics.environments.images import run as image
 
         return image(shell, line[found.end() :].lstrip(), local_ns)
+    if (found := re.match(r"\s*env(?=\s|$)", line)) is not None:
+        from jupyter_slurm.magics.environments.environments import run as environment
+
+        return environment(shell, line[found.end() :].lstrip(), local_ns)
     if (found := _SH.match(line)) is not None:
         run_line(shell, line[found.end() :])
         return None

@@ -69,6 +69,20 @@ class ImagePart(ImageFolder, _ImageSource, total=False):
     environment: ImagePackages
 
 
+class EnvironmentBuildPart(TypedDict, total=False):
+    """Python environment that a job makes."""
+
+    name: str
+    hash: str
+    folder: str
+    kind: str
+    source: str
+    files: dict[str, str]
+    python: str | None
+    tool: str | None
+    replace: bool
+
+
 class SessionPart(ImageFolder, total=False):
     """Request of a session."""
 
@@ -168,6 +182,7 @@ class JobDocument(TypedDict, total=False):
     asked: RequestPart
     environment: EnvironmentPart  # null without one, which programs of containers never see
     image: ImagePart
+    environment_build: EnvironmentBuildPart
     stage: StagePart
     launcher: str
     resume: int

@@ -24,6 +24,7 @@ from jupyter_slurm.services.tunnels.local_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jupyter_slurm.services.environment_builds.environment_jobs import EnvironmentBuilds
     from jupyter_slurm.services.terminals.terminals import Terminals
     from jupyter_slurm.services.transfers.transfers import Transfers
 
@@ -120,6 +121,13 @@ class Core:
 
             self._transfers = Transfers(self.settings, self.cluster, self.bus)
         return self._transfers
+
+    @property
+    def environments(self) -> EnvironmentBuilds:
+        """Return the environments that jobs make; their modules are imported with each request, which are rare."""
+        from jupyter_slurm.services.environment_builds.environment_jobs import EnvironmentBuilds
+
+        return EnvironmentBuilds(self.cluster)
 
     @property
     def terminals(self) -> Terminals:

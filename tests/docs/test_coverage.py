@@ -15,6 +15,7 @@ import reference_settings
 
 import jupyter_slurm
 from jupyter_slurm import documentation, errors
+from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMENT_KEYWORDS
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_KEYWORDS
 from jupyter_slurm.client.kernels.kernel import KEYWORDS as KERNEL_KEYWORDS
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_KEYWORDS
@@ -36,6 +37,7 @@ KEYWORDS = {
     "launch": LAUNCH_KEYWORDS,
     "kernel": KERNEL_KEYWORDS,
     "image": IMAGE_KEYWORDS,
+    "env": ENVIRONMENT_KEYWORDS,
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import jupyter_slurm
 from jupyter_slurm.cli import main as command_line
+from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMENT_KEYWORDS
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_KEYWORDS
 from jupyter_slurm.client.kernels.kernel import KEYWORDS as KERNEL_KEYWORDS
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_KEYWORDS
@@ -90,7 +91,12 @@ def check_command(line: str, is_mention: bool = True) -> None:
 
 def check_rest(words: list[str], rest: list[str]) -> None:
     """Read the rest of a line that has options of sbatch and keywords."""
-    keywords = {"launch": LAUNCH_KEYWORDS, "kernel": KERNEL_KEYWORDS, "image": IMAGE_KEYWORDS}.get(words[0])
+    keywords = {
+        "launch": LAUNCH_KEYWORDS,
+        "kernel": KERNEL_KEYWORDS,
+        "image": IMAGE_KEYWORDS,
+        "env": ENVIRONMENT_KEYWORDS,
+    }.get(words[0])
     if keywords is None or not rest or words[1:2] in (["list"], ["remove"], ["switch"], ["follow"]):
         return
     start = next(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from words import find_refused
 
+from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMENT
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH
 from jupyter_slurm.magics import remote, salloc, sbatch, srun
@@ -30,6 +31,7 @@ def test_help_has_plain_words_and_lines_that_fit(magic: str) -> None:
         ("remote", remote.CELL_KEYWORDS),
         ("slurm launch", LAUNCH),
         ("slurm image", IMAGE),
+        ("slurm env", ENVIRONMENT),
     ],
 )
 def test_each_keyword_is_explained(magic: str, keywords: Iterable[str]) -> None:

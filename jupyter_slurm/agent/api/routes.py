@@ -54,6 +54,7 @@ CAPABILITIES = (
     "transfers",
     "files",
     "terminals",
+    "environments",
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
@@ -123,6 +124,11 @@ async def _make_image(core: Core, call: Call) -> Reply:
     asked = {"options": [], "dry_run": False, "context": {}, **call.body}
     answer = await core.images.submit_image(call.path["cluster"], cast("api.ImageWanted", asked))
     return Reply(answer, status=200 if asked["dry_run"] else 201)
+
+
+async def _make_environment(core: Core, call: Call) -> api.MakeEnvironmentResponse:
+    asked = {"options": [], "dry_run": False, "context": {}, **call.body}
+    return await core.environments.submit_build(call.path["cluster"], cast("api.EnvironmentWanted", asked))
 
 
 async def _launch_session(core: Core, call: Call) -> Reply:
@@ -224,6 +230,9 @@ _SESSIONS: Mapping[str, Handler] = {
     "listImages": lambda core, call: core.images.list_to_api(call.path["cluster"]),
     "makeImage": _make_image,
     "removeImage": lambda core, call: core.images.remove(call.path["cluster"], call.body["image"]),
+    "listEnvironments": lambda core, call: core.environments.list_to_api(call.path["cluster"]),
+    "makeEnvironment": _make_environment,
+    "removeEnvironment": lambda core, call: core.environments.remove(call.path["cluster"], call.body["name"]),
     "listSessions": lambda core, call: core.sessions.list_to_api(
         call.path["cluster"], active=call.query["state"] == "active"
     ),

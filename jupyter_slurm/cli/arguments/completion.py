@@ -223,6 +223,18 @@ def _image(prefix: str, args: argparse.Namespace) -> Completions:
     return _free_form(prefix, args, words, KEYWORDS)
 
 
+def _environment(prefix: str, args: argparse.Namespace) -> Completions:
+    from jupyter_slurm.client.environments.environment import KEYWORDS
+
+    words = list(args.words or ())
+    act = next((word for word in words if word in ("create", "list", "remove")), None)
+    if act is None:
+        return {**dict.fromkeys(("create", "list", "remove"), ""), "--cluster": ""}
+    if act != "create":
+        return _clusters(prefix, args) if words[-1] == "--cluster" else {"--cluster": ""}
+    return _free_form(prefix, args, words, KEYWORDS)
+
+
 def _free_form(
     prefix: str, args: argparse.Namespace, words: list[str], keywords: Mapping[str, bool | None]
 ) -> Completions:
@@ -271,6 +283,7 @@ _COMPLETERS: Mapping[tuple[str, str], Completer] = {
     ("embedded", "dir"): _paths,
     ("launch", "words"): _launch,
     ("kernel", "words"): _kernel,
+    ("env", "words"): _environment,
     ("image", "words"): _image,
 }
 """Completers by command (or any) and argument."""

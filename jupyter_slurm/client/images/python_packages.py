@@ -27,8 +27,14 @@ _JUPYTER_PACKAGES = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbcl
 _MAX_NAMED_PACKAGES = 8
 
 
-def installed_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
-    """Return the packages of this Python as an API object, and the packages that cannot be installed elsewhere."""
+def installed_packages(place: str = "image") -> tuple[api.ImageWantedEnvironment, list[str]]:
+    """Return the packages of this Python as an API object, and the packages that cannot be installed elsewhere.
+
+    Parameters
+    ----------
+    place : str
+        What the packages are for, as the notes call it.
+    """
     pip, left, others = list[str](), list[str](), list[str]()
     conda = _conda_packages(Path(sys.prefix))
     for name, version, told, installer in sorted(_distributions()):
@@ -43,9 +49,9 @@ def installed_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
         pip.append(line)
     said = []
     if left:
-        said.append(f"Not in the image, because they are in folders of this computer: {_listed(left)}.")
+        said.append(f"Not in the {place}, because they are in folders of this computer: {_listed(left)}.")
     if others:
-        said.append(f"From another index, and in the image as on PyPI: {_listed(others)}.")
+        said.append(f"From another index, and in the {place} as on PyPI: {_listed(others)}.")
     if conda and not _JUPYTER_PACKAGES & {
         re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)
     }:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from jupyter_slurm.client.clusters import name_completion
 from jupyter_slurm.client.clusters.option_tables import local_option_table, named_options
+from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMENT_WORDS
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_WORDS
 from jupyter_slurm.client.kernels.kernelspecs import listed
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
@@ -42,6 +43,7 @@ _KEYWORDS_ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%remote": PROCESS_WORDS,
     "%salloc": ALLOCATION_WORDS,
     "%slurm launch": LAUNCH_WORDS,
+    "%slurm env": ENVIRONMENT_WORDS,
     "%slurm image": IMAGE_WORDS,
 }
 _KEYWORDS_FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_KEYWORDS, "%srun": LINE_KEYWORDS}
@@ -49,6 +51,7 @@ _KEYWORDS_FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_
 _TABLES: Final = {
     "salloc": "sbatch",
     "slurm launch": "sbatch",
+    "slurm env": "sbatch",
     "slurm image": "sbatch",
     "remote": "srun",
 }
@@ -157,9 +160,11 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
     if magic == "%slurm":
         if words[:1] == ["image"] and len(words) < 3 + (words[1:2] == ["build"]):
             return _suggest_image(words, last)
+        if words[:1] == ["env"] and len(words) < 3:
+            return _suggest_environment(words, last)
         if words[:1] == ["kernel"]:
             return _suggest_kernel(words[1:], last, shell)
-        if words[:1] not in (["launch"], ["image"]):
+        if words[:1] not in (["launch"], ["image"], ["env"]):
             return _suggest_slurm(words, last)
         magic, words = f"%slurm {words[0]}", words[1:]
     command = magic.lstrip("%")
@@ -186,6 +191,12 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
 def _suggest_image(arguments: Sequence[str], last: str) -> Suggestion | None:
     """Return the completions of an image line: action, name and file. After a name, a file is as likely."""
     acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "list images", "remove": ""}
+    return Suggestion(last, [NamedEntity(act, about) for act, about in acts.items()]) if len(arguments) == 1 else None
+
+
+def _suggest_environment(arguments: Sequence[str], last: str) -> Suggestion | None:
+    """Return the completions of an env line: the action. A name is new, or one of the list."""
+    acts = {"create": "from a file or this Python", "list": "list environments", "remove": ""}
     return Suggestion(last, [NamedEntity(act, about) for act, about in acts.items()]) if len(arguments) == 1 else None
 
 

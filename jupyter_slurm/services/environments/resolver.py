@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, MODULE_PREFIX, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.services.environments.created_environments import find_created
 from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.transport.base import Context, Transport
@@ -186,15 +187,10 @@ class Environments:
             return await self._at_path(requested, self._absolute(requested, context))
         known = self._location.environments
         if requested not in known:
-            near = get_close_matches(requested, known, n=1)
-            there = f"Named environments: {', '.join(sorted(known))}" if known else "No environment has a name yet"
-            raise UsageError(
-                f"There is no environment {printable(requested)!r}." + (f" Did you mean {near[0]}?" if near else ""),
-                hint=f"{there}. You can also give the directory of a venv or conda environment "
-                "(env=~/venvs/torch) or a container image (env=docker://NAME:TAG, or its path). See "
-                f"{page_url('how-to/choose-an-environment')}",
-                scope="unknown",
-            )
+            made = await find_created(self._transport, self._location, requested)
+            if made.kind:
+                return await self._with_variables(Environment.described(requested, {made.kind: made.path}))
+            raise _unknown(requested, [*known, *made.names])
         told: dict[str, Any] = dict(known[requested])
         if "image" in told:
             return await self._described_image(requested, told, context)
@@ -346,6 +342,18 @@ class Environments:
         if path == "~" or path.startswith("~/"):
             path = self._location.home + path[1:]
         return posixpath.normpath(posixpath.join(context.cwd or self._location.home, path))
+
+
+def _unknown(requested: str, names: Sequence[str]) -> UsageError:
+    """Return the error for a name that no environment has."""
+    near = get_close_matches(requested, names, n=1)
+    there = f"Named environments: {', '.join(sorted(names))}" if names else "No environment has a name yet"
+    return UsageError(
+        f"There is no environment {printable(requested)!r}." + (f" Did you mean {near[0]}?" if near else ""),
+        hint=f"{there}. You can also give the directory of a venv or conda environment (env=~/venvs/torch) or a "
+        f"container image (env=docker://NAME:TAG, or its path). See {page_url('how-to/choose-an-environment')}",
+        scope="unknown",
+    )
 
 
 def _modules(requested: str) -> Environment:

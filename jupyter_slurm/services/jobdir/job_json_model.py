@@ -21,6 +21,7 @@ __all__ = [
     "AdviceRecord",
     "CellRecord",
     "EndRecord",
+    "EnvironmentBuildRecord",
     "EnvironmentRecord",
     "FolderRecord",
     "GitRecord",
@@ -145,6 +146,21 @@ class ImageRecord(JsonObject):
     build_dir: str | None = None
     file: api.ImageWantedFile | None = None
     environment: api.ImageWantedEnvironment | None = None
+
+
+@json_object
+class EnvironmentBuildRecord(JsonObject):
+    """Python environment that a job makes."""
+
+    name: str
+    hash: str
+    folder: str
+    kind: str
+    source: str
+    files: Mapping[str, str]
+    python: str | None = None
+    tool: str | None = None
+    replace: bool | None = None
 
 
 @json_object
@@ -347,6 +363,7 @@ class JobRecordFile(JsonObject):
     request: RequestRecord | None = optional_object(RequestRecord, "asked")
     environment: EnvironmentRecord | None = optional_object(EnvironmentRecord)
     image: ImageRecord | None = optional_object(ImageRecord)
+    environment_build: EnvironmentBuildRecord | None = optional_object(EnvironmentBuildRecord)
     stage: StageRecord | None = optional_object(StageRecord)
     notebook: str | None = None
     git: GitRecord | None = optional_object(GitRecord)

@@ -1,4 +1,4 @@
-"""Request of a submission: that of the API, with additions of the services for sessions and images."""
+"""Request of a submission: that of the API, with additions of the services for sessions, images and environments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ __all__ = ["SubmissionRequest"]
 
 
 class SubmissionRequest(api.Submission):
-    """Submission; ``session`` and ``image`` have the form of job.json, ``files`` go into the job directory."""
+    """Submission; ``session``, ``image`` and ``environment_build`` have the form of job.json.
+
+    ``files`` go into the job directory.
+    """
 
     session: NotRequired[Mapping[str, Any]]
     image: NotRequired[Mapping[str, Any]]
+    environment_build: NotRequired[Mapping[str, Any]]
     files: NotRequired[Mapping[str, bytes]]
     warnings: NotRequired[Sequence[str]]
     process: NotRequired[int | None]

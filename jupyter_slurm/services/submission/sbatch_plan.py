@@ -19,6 +19,7 @@ from jupyter_slurm.services.jobdir.job_json_model import (
     ALWAYS_WRITTEN,
     AdviceRecord,
     CellRecord,
+    EnvironmentBuildRecord,
     EnvironmentRecord,
     ImageRecord,
     JobRecordFile,
@@ -287,6 +288,7 @@ class _Start:
     def complete(self, record: JobRecordFile, *, is_watched: bool) -> JobRecordFile:
         """Return a record completed with the request's kind and origin."""
         asked, lease = self.request, self._lease()
+        build = asked.get("environment_build")
         names = ("launcher", "resume") if self.is_python else ("resume",) if is_watched or self.is_holder else ()
         return replace(
             record,
@@ -302,6 +304,7 @@ class _Start:
             launcher=(asked.get("launcher") or None) if "launcher" in names else None,
             resume=(asked.get("resume") or None) if "resume" in names else None,
             image=ImageRecord.from_json(asked["image"]) if asked.get("image") else None,
+            environment_build=EnvironmentBuildRecord.from_json(build) if build else None,
             environment=EnvironmentRecord.from_json(self.prepared.environment.as_dict()) if self.prepared else None,
         )
 

@@ -409,6 +409,56 @@ export interface components {
                 readonly environments: readonly string[];
             }[];
         };
+        readonly EnvironmentName: string;
+        readonly EnvironmentWanted: {
+            /** @description As of a submission */
+            readonly key: string;
+            readonly name: components["schemas"]["EnvironmentName"];
+            /** @enum {unknown} */
+            readonly kind: "requirements" | "uv.lock" | "conda";
+            /** @description Where the packages come from, for people: a file name, or this */
+            readonly source: string;
+            /** @description requirements.txt; or pyproject.toml and uv.lock; or environment.yml */
+            readonly files: {
+                readonly [key: string]: string;
+            };
+            /** @description Its version, 3.12; null: that of the cluster */
+            readonly python?: string | null;
+            /** @description By default uv where the cluster has it, else pip; for conda micromamba, mamba or conda */
+            readonly tool?: ("uv" | "pip" | "micromamba" | "mamba" | "conda") | null;
+            /** @description Also where there is one of this request */
+            readonly replace?: boolean;
+            /** @description Options of sbatch(1), one token each */
+            readonly options?: readonly components["schemas"]["Argument"][];
+            /** @description As of a submission */
+            readonly origin?: {
+                readonly folder?: components["schemas"]["OptionalPath"];
+                /** @description File name */
+                readonly notebook?: string | null;
+            } | null;
+            readonly context?: components["schemas"]["Context"];
+            /** @description Only say what would be submitted */
+            readonly dry_run?: boolean;
+        };
+        readonly MadeEnvironment: {
+            readonly name: string;
+            readonly path: string;
+            readonly tool: string | null;
+            /** @description Its version */
+            readonly python: string | null;
+            readonly source: string | null;
+            /** @description Seconds since the epoch */
+            readonly made: number | null;
+            /** @description How many */
+            readonly packages: number | null;
+            /** @description Which made it */
+            readonly job: string | null;
+        };
+        readonly Environments: {
+            /** @description Where they are kept */
+            readonly folder: string;
+            readonly environments: readonly components["schemas"]["MadeEnvironment"][];
+        };
         readonly Launch: {
             /** @description As of a submission */
             readonly key: string;

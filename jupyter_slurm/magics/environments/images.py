@@ -10,13 +10,13 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.submission.submit import Preview
-from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import check_name, mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
-__all__ = ["run"]
+__all__ = ["run", "show_job"]
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview | Table | CommandText:
@@ -42,13 +42,18 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview 
         raise
     if isinstance(made, Preview):
         return made
-    if name := asked.parsed.keywords.get("as"):
-        shell.push({name: made})
-    if "wait" in asked.parsed.keywords:
+    show_job(shell, made, asked.parsed)
+    return made
+
+
+def show_job(shell: Any, job: Job, parsed: MagicLine) -> None:
+    """Show the job that makes something: in its card, or with ``wait`` until its end; ``as=`` names it."""
+    if name := parsed.keywords.get("as"):
+        shell.push({name: job})
+    if "wait" in parsed.keywords:
         notebook = live_view.notebook()
         if notebook is not None:
-            made._show(notebook)
-        made._wait(None, check=True, echo=notebook is None)
+            job._show(notebook)
+        job._wait(None, check=True, echo=notebook is None)
     else:
-        mention(shell, made)
-    return made
+        mention(shell, job)

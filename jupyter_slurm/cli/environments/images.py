@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
+from jupyter_slurm.cli.environments.job_output import follow_job
 from jupyter_slurm.cli.terminal import add_verbatim
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
@@ -60,10 +60,7 @@ def run(args: argparse.Namespace) -> int:
         args.explain()
         return 0 if args.words else 2
     from jupyter_slurm.client.images.image import USAGE, addressed, images, parse_image_line, remove, submit_image
-    from jupyter_slurm.client.interrupts import WaitInterrupted
     from jupyter_slurm.client.jobs.job import Job
-    from jupyter_slurm.client.jobs.wait import interrupted
-    from jupyter_slurm.client.render.terminal import printable
 
     cluster, line = addressed(shlex.join(with_cluster_first(args.words)))
     words = shlex.split(line)
@@ -77,12 +74,7 @@ def run(args: argparse.Namespace) -> int:
         if not isinstance(made, Job):
             print(repr(made))
             return 0
-        print(printable(made.title), flush=True)
-        try:
-            made._wait(None, check=True, echo=True)
-        except WaitInterrupted:
-            print(interrupted(made).message, file=sys.stderr)
-            return 130
+        return follow_job(made)
     else:
         raise UsageError(f"`image {shlex.join(words)}` is not a valid command.", hint=f"Use {USAGE}.")
     return 0

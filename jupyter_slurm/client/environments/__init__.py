@@ -1,0 +1,1 @@
+"""Python environments on a cluster as the user asks for them."""

@@ -1,0 +1,1 @@
+"""Magics of container images and Python environments, which jobs make."""

@@ -1,0 +1,64 @@
+"""Help of ``%slurm image`` and ``%slurm env``."""
+
+from __future__ import annotations
+
+__all__ = ["ENVIRONMENT_HELP", "IMAGE_HELP"]
+
+IMAGE_HELP = """
+Jobs on a node pull and build container images, with the runtime of the cluster. The card of the job shows the output
+of the builder; its last line is the word that runs a cell in the image: env=docker://NAME.
+
+    %slurm image build NAME FILE         build from a Dockerfile (Docker, Charliecloud) or a definition file (Apptainer)
+    %slurm image build NAME environment  build with the pip and conda packages of this kernel's Python
+    %slurm image pull NAME:TAG           pull from a registry
+    %slurm image list                    list images with size, time and location
+    %slurm image remove NAME             remove an image from the folder of images
+
+Options of sbatch and keywords follow.
+
+Keywords of image build and pull (they have no dashes; options of Slurm have):
+    runtime=NAME  use docker, podman, apptainer, singularity or charliecloud (default: the runtime in the profile)
+    replace       replace an existing image of this name
+    base=NAME:TAG use this base image for the packages of a Python (default: python:3.11-slim, of its version)
+    context=DIR   take other files from this folder (default: the folder of the file). Over SSH they are sent with the
+                  job, and /… and ~/… are folders of the cluster
+    from=docker   copy from Docker on the node instead of a registry; from=/…/image.tar reads a file of `docker save`,
+                  for Charliecloud of `docker export`
+    as=NAME       assign the job to a Python variable
+    wait          wait until the job has finished; raise an error if it failed
+    show          print the command line and the script; submit nothing
+
+Examples:
+    %slurm image build me/train:1 Dockerfile --time 1:00:00
+    %slurm image pull pytorch/pytorch:2.3.1-cuda12.1-cudnn8-runtime -p gpu -w dgx01 wait
+
+The value is the Job.
+"""
+
+ENVIRONMENT_HELP = """
+Jobs make Python environments on the cluster, with uv, pip or conda. The card of the job shows their output. The
+environment appears when it is complete: env=NAME uses it in cells, steps, sessions and kernels.
+
+    %slurm env create NAME [from=FILE|this]  make an environment; options of sbatch and keywords follow
+    %slurm env list                          list the environments
+    %slurm env remove NAME                   remove an environment that no job uses
+
+Keywords of env create (they have no dashes; options of Slurm have):
+    from=FILE     install the packages of a requirements.txt, a pyproject.toml (its dependencies), a uv.lock or an
+                  environment.yml; from=this (default): the exact versions of the packages of this notebook's Python
+    python=3.12   use this version of Python (default: that of the cluster; with from=this that of this notebook)
+    tool=NAME     use uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip)
+    replace       make the environment also if one with the same packages exists
+    as=NAME       assign the job to a Python variable
+    wait          wait until the job has finished; raise an error if it failed
+    show          print the command line and the script; submit nothing
+
+If an environment with the same packages exists, it gets the name at once, without a job. A failed build changes
+nothing.
+
+Examples:
+    %slurm env create torch from=requirements.txt python=3.12 --time 30:00 wait
+    %slurm env create mine from=this -p normal
+
+The value is the Job.
+"""

@@ -1,0 +1,1 @@
+"""Creation of Python environments on the cluster, and their inventory."""

@@ -1,0 +1,175 @@
+"""Folder of environments: ``NAME`` is a link to ``.made/HASH.RANDOM``.
+
+An environment is made under a random name, because it cannot be moved, and appears when its name is linked to it. HASH
+is that of the request: a second environment with the same packages is a second link. ``python store.py
+list|link|remove`` prints JSON on the host of sbatch; the request is read from stdin.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from typing import Iterator, TypedDict
+
+MADE = ".made"
+NOTE = "jupyter_slurm.json"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_HASH = re.compile(r"[0-9a-f]{16}")
+_PLACE = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
+_MAX_NOTE_BYTES = 16_384
+_MAX_ENVIRONMENTS = 1000
+_UNUSED_S = 14 * 86400.0  # seconds after which an environment without a name is removed; pending jobs may use it
+_TEXTS = ("tool", "python", "source", "hash", "job")
+
+
+class EnvironmentNote(TypedDict, total=False):
+    """Note in an environment, and its place."""
+
+    name: str
+    path: str
+    tool: str
+    python: str
+    source: str
+    hash: str
+    job: str
+    made: float
+    packages: int
+
+
+def open_store(folder: str) -> str:
+    """Create the folder, for its user only; return its folder of environments without names.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be used, or belongs to another user.
+    """
+    made = os.path.join(folder, MADE)
+    for path in (folder, made):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        if os.lstat(path).st_uid != os.geteuid() or os.path.islink(path):
+            raise PermissionError(1, "it belongs to another user, or is a link", path)
+    return made
+
+
+def find_created(folder: str, request_hash: str) -> str:
+    """Return the complete environment with a hash, the latest if there are several; empty: there is none."""
+    made = os.path.join(folder, MADE)
+    paths = [os.path.join(made, name) for name in _names(made) if name.partition(".")[0] == request_hash]
+    complete = [path for path in paths if _PLACE.fullmatch(os.path.basename(path)) and read_note(path)]
+    return max(complete, key=lambda path: read_note(path).get("made", 0.0), default="")
+
+
+def link(folder: str, name: str, path: str) -> None:
+    """Give an environment a name, in place of the environment that had it."""
+    final, draft = os.path.join(folder, name), os.path.join(folder, MADE, f".link.{os.urandom(8).hex()}")
+    before = os.path.join(folder, _target(folder, name))
+    os.symlink(os.path.join(MADE, os.path.basename(path)), draft)
+    try:
+        os.replace(draft, final)
+    except OSError:
+        os.unlink(draft)
+        raise
+    with contextlib.suppress(OSError):
+        if before != os.path.join(folder, ""):
+            os.utime(before)  # from now on without a name, if no other one leads to it
+    remove_unused(folder)
+
+
+def remove_unused(folder: str) -> None:
+    """Remove environments that have had no name for two weeks, and incomplete ones."""
+    used = {_target(folder, name) for name in _names(folder)}
+    for name in _names(os.path.join(folder, MADE)):
+        path = os.path.join(folder, MADE, name)
+        with contextlib.suppress(OSError):
+            is_old = time.time() - os.lstat(path).st_mtime > _UNUSED_S
+            if is_old and _PLACE.fullmatch(name) and os.path.join(MADE, name) not in used:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def read_note(path: str) -> EnvironmentNote:
+    """Return the valid fields of the note that completes an environment."""
+    kept: EnvironmentNote = {}
+    try:
+        with open(os.path.join(path, NOTE), encoding="utf-8", errors="replace") as file:
+            told = json.loads(file.read(_MAX_NOTE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return kept
+    if not isinstance(told, dict):
+        return kept
+    for field in _TEXTS:
+        if isinstance(told.get(field), str):
+            kept[field] = told[field][:500]  # type: ignore[literal-required]
+    for field in ("made", "packages"):
+        if isinstance(told.get(field), (int, float)) and 0 <= told[field] < 1e18:
+            kept[field] = told[field]  # type: ignore[literal-required]
+    return kept
+
+
+def write_note(path: str, note: EnvironmentNote) -> None:
+    """Write the note that completes an environment."""
+    draft = os.path.join(path, f".{NOTE}.{os.urandom(4).hex()}")
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump({"format": 1, "made": time.time(), **note}, file)
+    os.replace(draft, os.path.join(path, NOTE))
+
+
+def list_environments(folder: str) -> Iterator[EnvironmentNote]:
+    """Yield the named environments, each with its note."""
+    for name in _names(folder)[:_MAX_ENVIRONMENTS]:
+        if target := _target(folder, name):
+            path = os.path.join(folder, target)
+            yield {"name": name, "path": path, **read_note(path)}
+
+
+def remove(folder: str, name: str) -> list[str]:
+    """Remove a name, and its environment unless another name leads to it; return the removed paths."""
+    target = _target(folder, name) if NAME.fullmatch(name) else ""
+    if not target:
+        return []
+    os.unlink(os.path.join(folder, name))
+    removed = [os.path.join(folder, name)]
+    if target not in {_target(folder, other) for other in _names(folder)}:
+        path = os.path.join(folder, target)
+        shutil.rmtree(path, ignore_errors=True)
+        removed.append(path)
+    return removed
+
+
+def _names(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return sorted(os.listdir(folder))
+    return []
+
+
+def _target(folder: str, name: str) -> str:
+    """Return the place of a named environment, below the folder; empty: the name is no link of this program."""
+    if not NAME.fullmatch(name):
+        return ""
+    try:
+        head, _, place = os.readlink(os.path.join(folder, name)).rpartition("/")
+    except OSError:
+        return ""
+    return os.path.join(MADE, place) if head == MADE and _PLACE.fullmatch(place) else ""
+
+
+def main() -> int:
+    """Answer a request on the host of sbatch."""
+    asked = json.load(sys.stdin)
+    folder = str(asked["folder"])
+    if sys.argv[1] == "link" and (path := find_created(folder, str(asked["hash"]))):
+        link(folder, str(asked["name"]), path)
+    removed = remove(folder, str(asked["name"])) if sys.argv[1] == "remove" else []
+    json.dump({"environments": list(list_environments(folder)), "removed": removed}, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

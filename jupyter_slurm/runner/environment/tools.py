@@ -1,0 +1,193 @@
+"""Programs that make environments: uv, pip in a virtual environment, and conda, mamba or micromamba.
+
+Sources: uv reference, venv of the Python library, pip-install(1), the user guides of conda and mamba.
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+load = runpy.run_path(__file__[: -len("environment/tools.py")] + "loader.py")["load"]
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import image_fetch as images
+    from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
+    from jupyter_slurm.runner.job_document import EnvironmentBuildPart
+else:
+    images = load("container.image_fetch")
+    RuntimeRefused = images.RuntimeRefused
+
+_CONDAS = ("micromamba", "mamba", "conda")
+_PLACES = ("~/.local/bin", "~/.cargo/bin", "~/bin", "~/miniforge3/bin", "~/mambaforge/bin", "~/miniconda3/bin")
+_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+_NO_NETWORK = re.compile(
+    r"connection|resolv|timed? ?out|network|proxy|no matching distribution|dns|error sending request", re.IGNORECASE
+)
+_TARGETS = (
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_USER",
+    "VIRTUAL_ENV",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "CONDA_PREFIX",
+)
+
+
+def choose_tool(wish: EnvironmentBuildPart) -> str:
+    """Return the program to use: the requested one, else the best one of this node.
+
+    Raises
+    ------
+    RuntimeRefused
+        This node does not have it.
+    """
+    kind, named = wish["kind"], wish.get("tool")
+    fit = {"conda": _CONDAS, "uv.lock": ("uv",)}.get(kind, ("uv", "pip"))
+    tried = [named] if named else list(fit)
+    for name in tried:
+        if name == "pip" or find_program(name):
+            return name
+    more = {
+        "conda": "Use requirements.txt, or install micromamba in ~/.local/bin on the cluster",
+        "uv.lock": "Install uv on the cluster, or use `uv export -o requirements.txt` and that file",
+    }.get(kind, "Omit tool=")
+    raise RuntimeRefused(f"This node has no {' nor '.join(tried)}. {more}.")
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program on the PATH or in usual folders of the user; empty: there is none."""
+    if found := shutil.which(name):
+        return found
+    return next(
+        (path for folder in _PLACES if os.access(path := os.path.join(os.path.expanduser(folder), name), os.X_OK)), ""
+    )
+
+
+def make(tool: str, wish: EnvironmentBuildPart, path: str, files: str) -> None:
+    """Make the environment at a path that does not exist.
+
+    Parameters
+    ----------
+    tool : str
+        Answer of :func:`choose_tool`.
+    wish : dict
+        ``environment_build`` of job.json.
+    path : str
+        Path of the environment.
+    files : str
+        Folder with the files of the request.
+
+    Raises
+    ------
+    RuntimeRefused
+        The program failed.
+    """
+    version = wish.get("python") or ""
+    if tool in _CONDAS:
+        _make_by_conda(tool, path, os.path.join(files, "environment.yml"))
+    elif tool == "uv":
+        _make_by_uv(wish, version, path, files)
+    else:
+        _make_by_pip(version, path, os.path.join(files, "requirements.txt"))
+
+
+def _make_by_uv(wish: EnvironmentBuildPart, version: str, path: str, files: str) -> None:
+    uv = find_program("uv")
+    env = {**_environment(), "UV_PROJECT_ENVIRONMENT": path, "UV_NO_PROGRESS": "1"}
+    python = [f"--python={version or _own_python()}"]
+    if wish["kind"] == "uv.lock":
+        python = python if version else []  # the project says which
+        run([uv, "sync", "--frozen", "--no-install-project", *python], env, files)
+        return
+    run([uv, "venv", "--no-project", *python, path], env)
+    run([uv, "pip", "install", f"--python={path}/bin/python", "-r", os.path.join(files, "requirements.txt")], env)
+
+
+def _own_python() -> str:
+    """Return the Python of this program outside a virtual environment."""
+    return os.path.join(sys.base_prefix, "bin", "python{}.{}".format(*sys.version_info[:2]))
+
+
+def _make_by_pip(version: str, path: str, requirements: str) -> None:
+    env = {**_environment(), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    run([find_python(version), "-m", "venv", path], env)
+    run([f"{path}/bin/python", "-m", "pip", "install", "--no-warn-script-location", "-r", requirements], env)
+
+
+def _make_by_conda(tool: str, path: str, file: str) -> None:
+    if tool == "micromamba":
+        argv = [find_program(tool), "create", "--yes", "--prefix", path, "--file", file]
+    else:
+        argv = [find_program(tool), "env", "create", "--yes", "--prefix", path, "--file", file]
+    run(argv, _environment())
+
+
+def find_python(version: str) -> str:
+    """Return a Python of this node with a version, or of any version if it is empty.
+
+    Raises
+    ------
+    RuntimeRefused
+        There is none.
+    """
+    names = [f"python{version}", "python3"] if version else ["python3"]
+    seen = []
+    for name in names:
+        path = find_program(name)
+        if path:
+            done = subprocess.run(
+                [path, "-c", _VERSION], capture_output=True, text=True, check=False, env=_environment()
+            )
+            if not version or done.stdout.strip() == version:
+                return path
+            seen.append(f"{path} is Python {done.stdout.strip()}")
+    told = f" ({seen[-1]})" if seen else ""
+    raise RuntimeRefused(
+        f"This node has no Python {version or '3'} on PATH{told}. Omit python=, or use tool=uv, which can fetch one."
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of this process without those that lead programs to another place."""
+    return {name: value for name, value in os.environ.items() if name not in _TARGETS}
+
+
+def run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
+    """Run a program, with its output in that of the job.
+
+    Raises
+    ------
+    RuntimeRefused
+        It failed.
+    """
+    code, lines = images.run(argv, _shown, report, env, cwd)
+    if code == 0:
+        return
+    text = "\n".join(lines)
+    last = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no message")
+    more = "Read the lines above."
+    if _NO_NETWORK.search(text):
+        more = (
+            "If the node cannot reach the index: set PIP_INDEX_URL (UV_INDEX_URL) or https_proxy on the cluster, or "
+            "choose a partition whose nodes can."
+        )
+    raise RuntimeRefused(f"{os.path.basename(argv[0])} failed: {last[:300]}. {more}")
+
+
+def _shown(line: str) -> str:
+    """Return a line of output without colours, and of a progress bar its last state."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+
+
+def report(text: str) -> None:
+    """Report the progress."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

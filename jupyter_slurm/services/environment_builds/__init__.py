@@ -1,0 +1,1 @@
+"""Python environments that jobs make on a cluster."""

@@ -1,0 +1,147 @@
+"""Python environments on clusters: jobs that make one (``runner/environment/build.py``), the list, and removal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from jupyter_slurm.domain.scripts.script import job_script
+from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.services.environment_builds.environment_request import build_part
+from jupyter_slurm.services.environments.created_environments import environment_folder
+from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.large_answers import call_off_loop
+from jupyter_slurm.services.slurm.client import decode_output, printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.clusters.cluster import Cluster
+    from jupyter_slurm.services.submission.request import SubmissionRequest
+
+__all__ = ["EnvironmentBuilds"]
+
+_PYTHON: Final = "python3"  # of the login node, and of any node: it only starts the runner
+_TIMEOUT_S: Final = 300.0  # seconds; a removal deletes many files
+_MAX_NAMED_JOBS: Final = 5
+_TEXTS: Final = ("tool", "python", "source", "job")
+
+
+class EnvironmentBuilds:
+    """Python environments that jobs make, of all clusters.
+
+    Parameters
+    ----------
+    cluster : callable
+        Returns a cluster by its name.
+    """
+
+    def __init__(self, cluster: Callable[[str], Cluster]) -> None:
+        self._cluster = cluster
+
+    async def submit_build(self, name: str, requested: api.EnvironmentWanted) -> api.MakeEnvironmentResponse:
+        """Submit the job that makes an environment, once for each key, unless an equal environment exists.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        cluster = self._cluster(name)
+        location = cluster.location
+        part = build_part(requested, environment_folder(location), location.environments)
+        if not requested.get("dry_run") and not part.get("replace"):
+            for one in await self._query_remote(cluster, "link", name=part["name"], hash=part["hash"]):
+                if (one["name"], one.get("hash")) == (part["name"], part["hash"]):
+                    return {"job": None, "environment": _to_api(one), "preview": None}
+        job_folder = cluster.tracker.folder.job(requested["key"]).path
+        argv = [_PYTHON, "-u", cluster.submitter.runner_path("environment/build.py"), job_folder]
+        kept = ("key", "context", "origin", "dry_run")
+        passed: dict[str, object] = {field: value for field, value in requested.items() if field in kept}
+        script = {"kind": "script", "text": job_script(argv), "script_name": "env", "args": []}
+        asked = {"python": None, "label": None, **passed, **script, "environment_build": part}
+        asked["options"] = list(requested.get("options") or ())
+        made = await cluster.submit(cast("SubmissionRequest", asked))
+        if requested.get("dry_run"):
+            return {"job": None, "environment": None, "preview": cast("api.Preview", made)}
+        return {"job": cast("api.Job", made), "environment": None, "preview": None}
+
+    async def list_to_api(self, name: str) -> api.Environments:
+        """Return the environments, by name, and their folder."""
+        cluster = self._cluster(name)
+        found = await self._query_remote(cluster, "list")
+        return {"folder": environment_folder(cluster.location), "environments": [_to_api(one) for one in found]}
+
+    async def remove(self, name: str, environment: str) -> api.RemoveEnvironmentResponse:
+        """Remove an environment that no active job uses.
+
+        Raises
+        ------
+        UsageError
+            There is no such environment, or a job uses it.
+        """
+        cluster = self._cluster(name)
+        found = [one for one in await self._query_remote(cluster, "list") if one["name"] == environment]
+        if not found:
+            raise UsageError(
+                f"There is no environment {printable(environment)} that a job has made.",
+                hint="List them with `%slurm env list`. Other environments are not removed.",
+            )
+        path = found[0]["path"]
+        used = [entry for entry in cluster.tracker.active() if entry.record and entry.record.environment]
+        jobs = [str(one.id) for one in used if path in _folders(one.record)]
+        if jobs:
+            raise UsageError(
+                f"The environment {printable(environment)} is in use by {_listed(jobs)}.",
+                hint="Wait for the end of the jobs, or cancel them.",
+            )
+        answer = await self._ask(cluster, "remove", name=environment)
+        return {"removed": [printable(str(path)) for path in answer.get("removed", ())]}
+
+    async def _query_remote(self, cluster: Cluster, action: str, **more: str) -> list[dict[str, Any]]:
+        """Return the environments, after an action on the login node."""
+        told = (await self._ask(cluster, action, **more)).get("environments")
+        entries = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+        return [one for one in entries if isinstance(one.get("name"), str) and isinstance(one.get("path"), str)]
+
+    async def _ask(self, cluster: Cluster, action: str, **more: str) -> Mapping[str, Any]:
+        await cluster.submitter.prepare()
+        argv = [_PYTHON, cluster.submitter.runner_path("environment/store.py"), action]
+        asked = {"folder": environment_folder(cluster.location), **more}
+        done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_TIMEOUT_S)
+        try:
+            answer = await call_off_loop(parse_json, done.stdout)
+        except (ValueError, RecursionError):
+            answer = None
+        if done.exit_code or not isinstance(answer, dict):
+            said = printable(decode_output(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
+            raise CommandError(
+                f"The environments on {cluster.location.host} could not be listed: {said}.",
+                hint=f"Check that python3 (3.8 or newer) is on the PATH of {cluster.location.host}.",
+            )
+        return answer
+
+
+def _folders(record: Any) -> tuple[str | None, str | None]:
+    return record.environment.venv, record.environment.conda
+
+
+def _listed(jobs: list[str]) -> str:
+    more = f" and {len(jobs) - _MAX_NAMED_JOBS} more" if len(jobs) > _MAX_NAMED_JOBS else ""
+    return f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(jobs[:_MAX_NAMED_JOBS])}{more}"
+
+
+def _to_api(one: Mapping[str, Any]) -> api.MadeEnvironment:
+    """Return an environment as the API shows it: what a cluster sends is checked field by field."""
+    texts = {field: printable(one[field]) if isinstance(one.get(field), str) else None for field in _TEXTS}
+    packages, made = one.get("packages"), one.get("made")
+    return {
+        "name": printable(one["name"]),
+        "path": printable(one["path"]),
+        "tool": texts["tool"],
+        "python": texts["python"],
+        "source": texts["source"],
+        "job": texts["job"],
+        "made": float(made) if isinstance(made, int | float) else None,
+        "packages": packages if isinstance(packages, int) else None,
+    }
