@@ -39,6 +39,9 @@ __all__ = [
     "ConnectClusterRequest",
     "Connection",
     "Context",
+    "EnvironmentWanted",
+    "EnvironmentWantedOrigin",
+    "Environments",
     "Estimate",
     "Examination",
     "ExaminationKeyless",
@@ -79,6 +82,8 @@ __all__ = [
     "LaunchOrigin",
     "ListFilesRequest",
     "LoginCommandEnd",
+    "MadeEnvironment",
+    "MakeEnvironmentResponse",
     "Name",
     "Names",
     "NodeGres",
@@ -97,6 +102,8 @@ __all__ = [
     "RecordGit",
     "RecordValues",
     "RecordVersions",
+    "RemoveEnvironmentRequest",
+    "RemoveEnvironmentResponse",
     "RemoveImageRequest",
     "RemoveImageResponse",
     "RenameSessionRequest",
@@ -461,6 +468,42 @@ class Image(TypedDict):
 class Images(TypedDict):
     folder: str
     images: Sequence[Image]
+
+
+class EnvironmentWantedOrigin(TypedDict, total=False):
+    folder: str | None
+    notebook: str | None
+
+
+class EnvironmentWanted(TypedDict):
+    key: str
+    name: str
+    kind: str  # requirements, uv.lock, conda
+    source: str
+    files: Mapping[str, str]
+    python: NotRequired[str | None]
+    tool: NotRequired[str | None]
+    replace: NotRequired[bool]
+    options: NotRequired[Sequence[str]]
+    origin: NotRequired[EnvironmentWantedOrigin | None]
+    context: NotRequired[Context]
+    dry_run: NotRequired[bool]
+
+
+class MadeEnvironment(TypedDict):
+    name: str
+    path: str
+    tool: str | None
+    python: str | None
+    source: str | None
+    made: float | None
+    packages: int | None
+    job: str | None
+
+
+class Environments(TypedDict):
+    folder: str
+    environments: Sequence[MadeEnvironment]
 
 
 class LaunchAppValues(TypedDict, total=False):
@@ -1245,6 +1288,20 @@ class RemoveImageRequest(TypedDict):
 class RemoveImageResponse(TypedDict):
     removed: Sequence[str]
     nodes: Sequence[str]
+
+
+class MakeEnvironmentResponse(TypedDict):
+    job: Job | None
+    environment: MadeEnvironment | None
+    preview: Preview | None
+
+
+class RemoveEnvironmentRequest(TypedDict):
+    name: str
+
+
+class RemoveEnvironmentResponse(TypedDict):
+    removed: Sequence[str]
 
 
 class OpenSessionResponse(Job):
