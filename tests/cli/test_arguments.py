@@ -19,7 +19,7 @@ from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import UsageError
 
 WITHOUT_CLUSTER = {"init", "sites", "config", "agent", "clean", "embedded", "uninstall"}
-FREE_FORM = {"launch", "kernel", "image", "sh", "code"}
+FREE_FORM = {"launch", "kernel", "env", "image", "sh", "code"}
 
 
 def _run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
