@@ -184,7 +184,8 @@ def run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
 
 def _shown(line: str) -> str:
     """Return a line of output without colours, and of a progress bar its last state."""
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+    shown = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+    return "" if shown.startswith("Activate with:") else shown  # advice of uv for a terminal on the node
 
 
 def report(text: str) -> None:
