@@ -27,7 +27,8 @@ _CONDAS = ("micromamba", "mamba", "conda")
 _PLACES = ("~/.local/bin", "~/.cargo/bin", "~/bin", "~/miniforge3/bin", "~/mambaforge/bin", "~/miniconda3/bin")
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 _NO_NETWORK = re.compile(
-    r"connection|resolv|timed? ?out|network|proxy|no matching distribution|dns|error sending request", re.IGNORECASE
+    r"connection|name resolution|resolve host|timed? ?out|network|proxy|no matching distribution|dns|error sending request",
+    re.IGNORECASE,
 )
 _TARGETS = (
     "PIP_TARGET",
@@ -172,7 +173,8 @@ def run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
     if code == 0:
         return
     text = "\n".join(lines)
-    last = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "no message")
+    first = max((at for at, line in enumerate(lines) if "error" in line.lower()), default=len(lines) - 1)
+    last = " ".join(lines[max(first, 0) :]) or "no message"  # uv writes the cause below the error
     more = "Read the lines above."
     if _NO_NETWORK.search(text):
         more = (
