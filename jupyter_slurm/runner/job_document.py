@@ -28,19 +28,12 @@ class EnvironmentPart(ImageFolder, total=False):
     gpus: str
 
 
-class CondaPackages(TypedDict):
-    """Packages of a conda environment, and where they come from."""
-
-    channels: list[str]
-    packages: list[str]
-
-
 class ImagePackages(TypedDict, total=False):
     """Python and packages that an image is made of."""
 
     python: str
     pip: list[str]
-    conda: CondaPackages | None
+    conda: dict[str, list[str]] | None  # channels, packages
 
 
 class ImageFile(TypedDict, total=False):

@@ -150,7 +150,7 @@ def test_new_notebooks_stay_in_the_own_browser_and_outputs_are_not_trusted(page:
     select = page.locator(".jp-Dialog").get_by_role("button", name="Select Kernel")
     for is_open in (True, False):
         if is_open:
-            _item(page, "n.ipynb").click()  # the person works in the panel
+            _item(page, "n.ipynb").click()  # the user works in the panel
         else:
             page.get_by_role("tab", name=TAB).click()
             expect(page.locator(PANEL)).to_be_hidden()
