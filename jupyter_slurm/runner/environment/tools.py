@@ -27,7 +27,8 @@ _CONDAS = ("micromamba", "mamba", "conda")
 _PLACES = ("~/.local/bin", "~/.cargo/bin", "~/bin", "~/miniforge3/bin", "~/mambaforge/bin", "~/miniconda3/bin")
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 _NO_NETWORK = re.compile(
-    r"connection|name resolution|resolve host|timed? ?out|network|proxy|no matching distribution|dns|error sending request",
+    r"connection|name resolution|resolve host|timed? ?out|network|proxy|no matching distribution|dns|"
+    r"error sending request",
     re.IGNORECASE,
 )
 _TARGETS = (
