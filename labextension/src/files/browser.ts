@@ -117,7 +117,7 @@ async function deleteSelected(browser: FileBrowser, trans: TranslationBundle): P
   }
 }
 
-/** Show why a folder could not be listed, once for each act of the person: a listing by the clock is silent. */
+/** Show why a folder could not be listed, once for each act of the user: a listing by the clock is silent. */
 function reportFailures(browser: FileBrowser, report: (error: unknown) => void): void {
   let isWaiting = true;
   for (const event of ["pointerdown", "keydown"]) {

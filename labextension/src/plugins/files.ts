@@ -57,7 +57,7 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
     const browser = createBrowser(BROWSER, factory, drive, translator ?? nullTranslator, report);
     app.shell.add(browser, "left", { rank: RANK });
     restorer?.add(browser, BROWSER);
-    keepOwnBrowser(browser, own);
+    keepOwnBrowser(factory.tracker, browser, own);
     void settings?.load(LAB_SETTINGS).then((loaded) => {
       const follow = (): void => {
         applySettings(browser, loaded);
