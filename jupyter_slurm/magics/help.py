@@ -277,9 +277,14 @@ If your browser runs on another computer (JupyterHub, a login node), use the sec
 server forwards the session.
 In a command, {port} is a free port of the node, {host} is 127.0.0.1, and {base_url} is the path of its URL. The command
 must stay in the foreground and listen on the loopback address only. Other users on the node can see its words and
-connect to it.
+connect to it, unless it listens on {socket}, a Unix socket that only you can open.
 
 Keywords of launch (they have no dashes; options of Slurm have):
+    app=NAME      run a server by its name: code-server, marimo, mlflow, rstudio, tensorboard (default: jupyter)
+    logdir=DIR    with app=tensorboard: the folder of its logs
+    store=URI     with app=mlflow: its backend store, a folder or a database
+    notebook=FILE
+                  with app=marimo: the notebook
     name=NAME     name the session, and assign it to a Python variable (default jupyter-1, jupyter-2, …)
     dir=FOLDER    show this folder (default: the working directory of the job)
     image=NAME:TAG

@@ -14,7 +14,6 @@ from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, MODULE_PREFIX, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
-from jupyter_slurm.services.environments.created_environments import find_created
 from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.transport.base import Context, Transport
@@ -187,6 +186,8 @@ class Environments:
             return await self._at_path(requested, self._absolute(requested, context))
         known = self._location.environments
         if requested not in known:
+            from jupyter_slurm.services.environments.created_environments import find_created
+
             made = await find_created(self._transport, self._location, requested)
             if made.kind:
                 return await self._with_variables(Environment.described(requested, {made.kind: made.path}))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.sessions.apps import command_of, find_app
+from jupyter_slurm.services.sessions.session_jobs import NAME
 from jupyter_slurm.services.slurm.client import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["NAME", "base_url_of", "check_command", "stem_of", "with_app"]
-
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
-"""Form of a session's name: neither a number nor a key, because these identify the job."""
+__all__ = ["base_url_of", "check_command", "stem_of", "with_app"]
 
 
 def check_command(command: Sequence[str] | None) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart
 
-__all__ = ["app_of", "has_token", "is_current_run", "is_session", "name_of"]
+__all__ = ["NAME", "app_of", "has_token", "is_current_run", "is_session", "name_of"]
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
+"""Form of a session's name: neither a number nor a key, because these identify the job."""
 
 
 def is_session(entry: TrackedJob) -> bool:

@@ -30,11 +30,9 @@ from jupyter_slurm.services.jobs.session_server import (
 )
 from jupyter_slurm.services.jobs.session_state import not_a_session, route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
-from jupyter_slurm.services.sessions.apps import APPS
-from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of, with_app
 from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.sessions.protocols import SessionCluster
-from jupyter_slurm.services.sessions.session_jobs import app_of, is_current_run, is_session, name_of
+from jupyter_slurm.services.sessions.session_jobs import NAME, app_of, is_current_run, is_session, name_of
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.local_tunnels import Tunnels, owner
 
@@ -109,6 +107,8 @@ class Sessions:
             sbatch refused the job.
         """
         cluster, key = self._cluster(name), requested["key"]
+        from jupyter_slurm.services.sessions.command import base_url_of, check_command, stem_of, with_app
+
         served = with_app(requested)
         command = served.get("command")
         check_command(command)
@@ -351,6 +351,8 @@ class Sessions:
         """Write the login page: the token is in no command line and no history."""
         if entry.folder is None:
             raise not_a_session(entry)
+        from jupyter_slurm.services.sessions.apps import APPS
+
         token, app = await read_token(cluster.client.transport, entry.folder), APPS.get(app_of(entry))
         return self._pages.write(str(entry.key), url, browser_url, token, form=app.login if app else "login")
 
