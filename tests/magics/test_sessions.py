@@ -178,7 +178,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     assert "without quotes around them all" in done.stderr
     # The next step comes from the runner or from Slurm, whichever was first; the lines appear in both cases.
     assert re.search(r"Last lines of \S+stderr:\n {4}.* has no no-such --port", done.stderr), done.stderr
-    assert "--port {port}" in refused.traceback
+    assert "Write {port} where the command takes a port" in refused.traceback
 
 
 def test_the_example_shows_what_it_promises(kernel: Any) -> None:
