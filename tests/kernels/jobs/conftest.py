@@ -60,12 +60,13 @@ class NodeKernel:
         self.listen()
 
     def listen(self) -> None:
-        """Wait until published messages arrive."""
+        """Wait until published messages arrive: those of a request, because some of before a restart may come late."""
         try:
             while True:
-                self.client.kernel_info(reply=True, timeout=_PATIENCE)
+                asked = self.client.kernel_info(reply=True, timeout=_PATIENCE)["parent_header"]["msg_id"]
                 with contextlib.suppress(queue.Empty):
-                    self.client.get_iopub_msg(timeout=0.5)
+                    while self.client.get_iopub_msg(timeout=0.5)["parent_header"].get("msg_id") != asked:
+                        pass
                     return
         except TimeoutError:
             self.client.stop_channels()
