@@ -64,7 +64,7 @@ class NodeKernel:
         try:
             while True:
                 asked = self.client.kernel_info(reply=True, timeout=_PATIENCE)["parent_header"]["msg_id"]
-                with contextlib.suppress(queue.Empty):
+                with contextlib.suppress(queue.Empty, ValueError):  # a killed proxy has sent it before
                     while self.client.get_iopub_msg(timeout=0.5)["parent_header"].get("msg_id") != asked:
                         pass
                     return
