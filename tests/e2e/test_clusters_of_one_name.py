@@ -65,7 +65,7 @@ def _execute(page: Page, command: str, **args: Any) -> None:
 
 def _look_at_launcher_and_form(page: Page) -> None:
     _execute(page, "launcher:create")
-    cards = page.locator(".jp-LauncherCard[data-category=Slurm]:visible")
+    cards = page.locator(".jp-LauncherCard[data-category=Slurm]:visible", has_text="GPU notebook")
     for label in (NORTH, SOUTH):
         expect(cards.filter(has_text=f"on {label}")).to_have_count(1)
     cards.filter(has_text=f"on {SOUTH}").click()

@@ -16,8 +16,6 @@ SAVED = """async () => {
     return values.some(({ data }) => Object.entries(data).some(([name, page]) => name.startsWith('jupyter-slurm-launch:')
         && page.data?.session && JSON.stringify(data['layout-restorer:data']?.main ?? '').includes(name)));
 }"""
-# The status bar of JupyterLab 4.2 does not name the kernel.
-IDLE = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator[data-status=idle]"
 FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? document.activeElement.textContent"
 
 
@@ -31,7 +29,7 @@ def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
 
 def _run_a_cell(inner: Page, code: str) -> Locator:
     inner.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
-    expect(inner.locator(IDLE)).to_be_visible(timeout=60_000)
+    expect(inner.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=60_000)
     cell = inner.locator(".jp-Notebook .jp-Cell .cm-content").first
     cell.fill(code)
     cell.press("Shift+Enter")
@@ -200,7 +198,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
 
     with page.context.expect_page() as opened:
         session.get_by_role("button", name="Open a new notebook in session training").click()
-    expect(opened.value.locator(IDLE)).to_be_visible()  # without a question for a kernel
+    expect(opened.value.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible()  # without a question for a kernel
     assert re.search(r"/lab/tree/Untitled\d*\.ipynb", opened.value.url)
     opened.value.close()
 

@@ -116,7 +116,7 @@ def _launch(page: Page, picture: Callable[[str], None]) -> None:
     """Take pictures of the form and of the session."""
     page.set_viewport_size({"width": 1400, "height": 720})
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
-    card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text=" on arandu")
+    card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
     card.scroll_into_view_if_needed()
     card.click()
     form = page.locator(".jp-Slurm-launch form, form.jp-Slurm-launch").first

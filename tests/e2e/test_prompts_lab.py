@@ -100,7 +100,7 @@ def cell(page: Page) -> Callable[[str], Locator]:
     """Return ``cell(code)``, which runs a cell in a new notebook and returns its output area."""
     page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}).then(() => null)")
     # Cells run before the start of a kernel are ignored.
-    expect(page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]:visible")).to_be_visible()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
 
     def run(code: str) -> Locator:
         cells = page.locator(".jp-Notebook .jp-CodeCell")
