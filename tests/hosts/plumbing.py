@@ -306,6 +306,29 @@ class PlumbingSessions:
         return {"port": 8000, "path": f"/jupyter-slurm/{key}/", "base_url": f"/jupyter-slurm/{key}/", "token": "t"}
 
 
+class PlumbingEnvironments:
+    """Python environments of the core that answers at once."""
+
+    def __init__(self, core: PlumbingCore) -> None:
+        self._core = core
+
+    async def submit_build(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self._core.cluster(name)
+        return {"job": None, "environment": self._made(), "preview": None}
+
+    async def list_to_api(self, name: str) -> dict[str, Any]:
+        self._core.cluster(name)
+        return {"folder": "/environments", "environments": [self._made()]}
+
+    async def remove(self, name: str, environment: str) -> dict[str, Any]:
+        self._core.cluster(name)
+        return {"removed": ["/environments/a"]}
+
+    def _made(self) -> dict[str, Any]:
+        text = dict.fromkeys(("tool", "python", "source", "job"))
+        return {"name": "a", "path": "/environments/a", **text, "made": None, "packages": None}
+
+
 class PlumbingImages:
     """Images that exist, and one that a job builds."""
 
@@ -402,6 +425,7 @@ class PlumbingCore:
         self.examinations, self.housekeeping = PlumbingExaminations(self), PlumbingHousekeeping(self)
         self.tunnels, self.sessions, self.images = PlumbingTunnels(self), PlumbingSessions(self), PlumbingImages(self)
         self.transfers, self.terminals = PlumbingTransfers(self), PlumbingTerminals(self)
+        self.environments = PlumbingEnvironments(self)
         self.held: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
         self.loop: asyncio.AbstractEventLoop | None = None
