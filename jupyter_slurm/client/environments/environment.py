@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.environments.package_files import THIS, read_packages
-from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.upload import submit_once
+from jupyter_slurm.client.jobs.upload import submit_job
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.launch import resolve_cluster
+from jupyter_slurm.client.sessions.launch import cluster_before
 from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
@@ -81,10 +80,7 @@ class EnvironmentRequest(NamedTuple):
 
 def addressed(line: str) -> tuple[Cluster, str]:
     """Return the cluster and the rest of a line. The first word names the cluster unless it is an action."""
-    tokens = tokenize(line)[:2]
-    if len(tokens) == 2 and tokens[0].text not in ACTIONS and tokens[1].text in ACTIONS:
-        return resolve_cluster(tokens[0].text), line[tokens[0].end :].lstrip()
-    return current(), line
+    return cluster_before(ACTIONS, line)
 
 
 def parse_environment_line(
@@ -131,13 +127,7 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
         if "show" in words:
             told = cluster.client.post(cluster.path("environments"), json={**wish, "dry_run": True})
             return Preview(told["preview"])
-        try:
-            data = submit_once(cluster, cluster.path("environments"), wish)
-        except KeyboardInterrupt:
-            raise WaitInterrupted(
-                "Interrupted while sbatch was running: the job may or may not exist. "
-                f"Find it with jupyter_slurm.job({wish['key']!r})."
-            ) from None
+        data = submit_job(cluster, cluster.path("environments"), wish)
     if made := data["environment"]:
         return printable(f"{made['name']} is ready: an environment with the same packages exists in {made['path']}.")
     return handle(cluster, data["job"], from_start=True)

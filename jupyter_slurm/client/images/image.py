@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.images.python_packages import installed_packages
-from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.upload import submit_once
+from jupyter_slurm.client.jobs.upload import submit_job
 from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.launch import resolve_cluster
+from jupyter_slurm.client.sessions.launch import cluster_before
 from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.containers.build_files import MAX_BUILD_FILE_BYTES, context_sources, detect_kind
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
@@ -80,10 +79,7 @@ class ImageRequest(NamedTuple):
 
 def addressed(line: str) -> tuple[Cluster, str]:
     """Return the cluster and the rest of a line. The first word names the cluster unless it is an action."""
-    tokens = tokenize(line)[:2]
-    if len(tokens) == 2 and tokens[0].text not in ACTIONS and tokens[1].text in ACTIONS:
-        return resolve_cluster(tokens[0].text), line[tokens[0].end :].lstrip()
-    return current(), line
+    return cluster_before(ACTIONS, line)
 
 
 def parse_image_line(
@@ -145,13 +141,7 @@ def submit_image(cluster: Cluster, request: ImageRequest) -> Job | Preview:
         wish |= {name: value for name, value in body.items() if name in _REQUEST_KEYS}
         if "show" in words:
             return Preview(cluster.client.post(cluster.path("images"), json={**wish, "dry_run": True}))
-        try:
-            data = submit_once(cluster, cluster.path("images"), wish)
-        except KeyboardInterrupt:
-            raise WaitInterrupted(
-                "Interrupted while sbatch was running: the job may or may not exist. "
-                f"Find it with jupyter_slurm.job({wish['key']!r})."
-            ) from None
+        data = submit_job(cluster, cluster.path("images"), wish)
     return handle(cluster, data, from_start=True)
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.interrupts import WaitInterrupted
-from jupyter_slurm.client.jobs.upload import submit_once
+from jupyter_slurm.client.jobs.upload import submit_job
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
 
@@ -73,15 +72,7 @@ def request_job(cluster: Cluster, body: api.Submission) -> Any:
         An interrupt came during the transfer of values: nothing was submitted. Or it came while sbatch was running: the
         message explains how to check.
     """
-    try:
-        return submit_once(cluster, cluster.path("jobs"), body, logs_in=True)
-    except WaitInterrupted:
-        raise
-    except KeyboardInterrupt:
-        raise WaitInterrupted(
-            f"Interrupted while sbatch was running: the job may or may not exist. Find it with "
-            f"jupyter_slurm.job({body['key']!r}), and use .cancel() to cancel it. jupyter_slurm.jobs() lists it, too."
-        ) from None
+    return submit_job(cluster, cluster.path("jobs"), body, logs_in=True)
 
 
 def report_warnings(data: api.Job) -> None:

@@ -19,7 +19,7 @@ from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, Submissi
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["submit_once"]
+__all__ = ["submit_job", "submit_once"]
 
 _MIN_REPORTED_BYTES = 1_000_000  # bytes; a transfer of this size needs no progress line
 _CHECK_INTERVAL_S = 0.5  # seconds
@@ -66,6 +66,26 @@ def submit_once(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in
     if isinstance(last, WaitInterrupted):
         raise WaitInterrupted(f"{unsettled.message} {unsettled.hint}") from None
     raise unsettled from last
+
+
+def submit_job(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
+    """Request a job as :func:`submit_once` does; after an interrupt during sbatch, say how to find the job.
+
+    Raises
+    ------
+    WaitInterrupted
+        An interrupt came during the transfer: nothing was submitted. Or it came while sbatch was running: the message
+        explains how to check.
+    """
+    try:
+        return submit_once(cluster, path, body, logs_in=logs_in)
+    except WaitInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise WaitInterrupted(
+            f"Interrupted while sbatch was running: the job may or may not exist. Find it with "
+            f"jupyter_slurm.job({body['key']!r}), and use .cancel() to cancel it. jupyter_slurm.jobs() lists it, too."
+        ) from None
 
 
 def _submit(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, with_id
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WORDS",
+    "cluster_before",
     "environment_named",
     "idle_time",
     "is_site_or_id",
@@ -75,6 +76,14 @@ def named_in(line: str) -> tuple[str | None, str]:
     if first is None or first.text.startswith("-") or "=" in first.text or first.text in WORDS:
         return None, line
     return first.text, line[first.end :]
+
+
+def cluster_before(actions: Collection[str], line: str) -> tuple[Cluster, str]:
+    """Return the cluster and the rest of a line. The first word names the cluster if an action follows it."""
+    tokens = tokenize(line)[:2]
+    if len(tokens) == 2 and tokens[0].text not in actions and tokens[1].text in actions:
+        return resolve_cluster(tokens[0].text), line[tokens[0].end :].lstrip()
+    return current(), line
 
 
 def resolve_cluster(name: str | None) -> Cluster:
