@@ -27,7 +27,7 @@ def test_files_go_to_the_cluster_and_back(kernel: Any, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/a file").write_text("of the notebook")
     sent = kernel.ok(f"%slurm put '{tmp_path}/data' {tmp_path}/far/").result["text/plain"]
-    assert sent.startswith(f"Copied 1 file (0 KiB) to {tmp_path}/far")
+    assert sent.startswith(f"Copied 1 file (15 B) to {tmp_path}/far")
     assert (tmp_path / "far/data/a file").read_text() == "of the notebook"
     again = kernel.ok(f"%slurm put {tmp_path}/dat[a] {tmp_path}/far").result["text/plain"]
     assert "1 is unchanged" in again

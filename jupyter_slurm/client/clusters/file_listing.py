@@ -90,9 +90,7 @@ def request_listing(cluster: Cluster, path: str = ".", *, has_hidden: bool = Fal
 
 def _row(entry: api.FileEntry) -> list[str]:
     ending = "/" if entry["type"] == "directory" else "@" if entry["is_link"] else ""
-    size = (
-        "" if entry["type"] != "file" else f"{entry['size']} B" if entry["size"] < 1024 else format_size(entry["size"])
-    )
+    size = format_size(entry["size"]) if entry["type"] == "file" else ""
     return [_escaped(entry["name"]) + ending, size, _time(entry["modified"])]
 
 

@@ -10,4 +10,4 @@ def format_size(count: int) -> str:
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
-    return f"{count / 1024:.0f} KiB"
+    return f"{count / 1024:.0f} KiB" if count >= 1024 else f"{count} B"

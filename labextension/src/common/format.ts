@@ -64,6 +64,7 @@ export function parseTimeLimit(text: string): number | null {
 /** Return a number of bytes with a binary unit. */
 export function formatSize(count: number): string {
   for (const [unit, size] of [
+    ["TiB", 2 ** 40],
     ["GiB", 2 ** 30],
     ["MiB", 2 ** 20],
   ] as const) {
@@ -71,5 +72,5 @@ export function formatSize(count: number): string {
       return `${(count / size).toFixed(1)} ${unit}`;
     }
   }
-  return `${Math.round(count / 1024)} KiB`;
+  return count < 1024 ? `${count} B` : `${Math.round(count / 1024)} KiB`;
 }
