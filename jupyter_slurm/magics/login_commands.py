@@ -22,6 +22,7 @@ MANUAL_USAGE = "%slurm man PAGE, for example %slurm man sbatch"
 
 _PAGE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _OUT = re.compile(r"\s*out=(?P<name>\S*)(?:\s+|$)")
+_END_OF_OPTIONS = re.compile(r"--(?:\s+|$)")  # as in a terminal: `jupyter slurm sh -- ls`
 
 
 def run_line(shell: Any, line: str) -> None:
@@ -51,13 +52,13 @@ def run_manual(shell: Any, words: Sequence[str]) -> None:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return the name of ``out=``, empty if there is none, and the rest of the line."""
+    """Return the name of ``out=``, empty if there is none, and the command."""
     found = _OUT.match(line)
-    if found is None:
-        return "", line.strip()
-    if not found["name"].isidentifier():
+    if found is not None and not found["name"].isidentifier():
         raise UsageError(f"out={found['name']}: this is not a name of a variable.", hint=f"Use `{SH_USAGE}`.")
-    return found["name"], line[found.end() :].strip()
+    rest = line[found.end() if found else 0 :].strip()
+    marker = _END_OF_OPTIONS.match(rest)
+    return found["name"] if found else "", rest[marker.end() :] if marker else rest
 
 
 def _run(shell: Any, text: str, name: str) -> None:

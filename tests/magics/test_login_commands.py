@@ -78,7 +78,7 @@ def test_an_interrupt_ends_the_command_and_its_children(kernel: Any, gate: Calla
     ran = kernel.end(request)
     assert "Interrupted: the command on" in ran.traceback
     until(lambda: not beats(sign))
-    assert kernel.ok("%slurm sh echo again").stdout == "again\n"
+    assert kernel.ok("%slurm sh -- echo again -- x").stdout == "again -- x\n"
 
 
 def test_a_large_output_is_read_to_its_end_and_shown_in_part(kernel: Any) -> None:
