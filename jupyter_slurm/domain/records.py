@@ -77,7 +77,7 @@ class JobRecord:
 
 
 def merge_detail(record: JobRecord, before: JobRecord) -> JobRecord:
-    """Keep the fields that only a query for this one job has: the poller requests no free text."""
+    """Keep the fields that the poller does not request."""
     kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
     missing = {name: value for name, value in kept.items() if getattr(record, name) is None}
     return replace(record, user=record.user or before.user, **missing)

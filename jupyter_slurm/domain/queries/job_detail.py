@@ -31,7 +31,6 @@ __all__ = ["WaitingRequest", "detail_argv", "parse_detail", "parse_waiting", "wa
 _DETAIL_FIELDS: Final = (
     *POLL_FIELDS,
     "username",
-    "name",
     "comment",
     "command",
     "workdir",

@@ -24,10 +24,10 @@ from jupyter_slurm.errors import ParseError
 
 __all__ = [
     "POLL_FIELDS",
+    "files_argv",
     "lookup_argv",
-    "names_argv",
+    "parse_files",
     "parse_lookup",
-    "parse_names",
     "parse_poll",
     "poll_argv",
     "queue_record",
@@ -37,7 +37,8 @@ __all__ = [
 # --all includes the user's jobs in hidden partitions.
 _QUESTION: Final = ("squeue", "--me", "--local", "--all", "--noheader", "--states=all")
 
-#: Fields of the poller's query, named as in ``squeue -O``. None of them holds text that a user chose freely.
+#: Fields of the poller's query, named as in ``squeue -O``. The name is the only text that a user chose freely: jobs of a
+#: terminal are recognised by it. Paths are long: they are requested once.
 POLL_FIELDS: Final = (
     "jobarrayid",
     "jobid",
@@ -55,14 +56,17 @@ POLL_FIELDS: Final = (
     "numcpus",
     "exit_code",
     "restartcnt",
+    "name",
 )
-_OUTPUT_FIELDS: Final = ("username", "workdir", "stdout", "stderr")
 _LOOKUP_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "command")
-_NAME_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code", "name", *_OUTPUT_FIELDS)
+_FILES_FIELDS: Final = (
+    *("jobarrayid", "jobid", "state", "submittime", "exit_code"),
+    *("username", "workdir", "stdout", "stderr"),
+)
 
 
 def poll_argv(mark: str) -> list[str]:
-    """Return the poller's query. No field of it holds free text of a user.
+    """Return the poller's query.
 
     Parameters
     ----------
@@ -143,24 +147,24 @@ def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
     return _records(output, mark, _LOOKUP_FIELDS)
 
 
-def names_argv(mark: str) -> list[str]:
-    """Return the query for the names and output files of jobs.
+def files_argv(mark: str) -> list[str]:
+    """Return the query for the owners and output files of jobs.
 
-    Used only for jobs that jupyter_slurm did not submit, because a name is free text.
+    Used once for each job that jupyter_slurm did not submit, because the paths are long.
     """
-    return [*_QUESTION, f"--Format={long_format(_NAME_FIELDS, mark)}"]
+    return [*_QUESTION, f"--Format={long_format(_FILES_FIELDS, mark)}"]
 
 
-def parse_names(output: bytes, mark: str) -> list[JobRecord]:
-    """Parse the answer to :func:`names_argv`: ID, state, submit time, exit code and name are filled, and user,
-    working directory and patterns of the output files.
+def parse_files(output: bytes, mark: str) -> list[JobRecord]:
+    """Parse the answer to :func:`files_argv`: ID, state, submit time, exit code, user, working directory
+    and patterns of the output files are filled.
 
     Raises
     ------
     ParseError
         The answer is incomplete.
     """
-    rows = [dict(zip(_NAME_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_NAME_FIELDS))]
+    rows = [dict(zip(_FILES_FIELDS, row, strict=True)) for row in framed_records(output, mark, len(_FILES_FIELDS))]
     found = ((queue_record(row), present(row["stdout"]), present(row["stderr"])) for row in rows)
     return [read_patterns(stdout, stderr, record) for record, stdout, stderr in found if record is not None]
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_slurm.domain.cluster_facts import NAMED_KINDS, NamedEntity
@@ -39,8 +39,6 @@ class NameCompletion:
         Facts of the cluster.
     tracker, poller
         Know the user's jobs.
-    request_names : callable
-        Asks for unknown names of jobs that were submitted outside jupyter_slurm.
     site : mapping
         The names in the profile: see :mod:`jupyter_slurm.domain.profile_facts`.
     places : PlaceNames
@@ -52,12 +50,11 @@ class NameCompletion:
         facts: ClusterFacts,
         tracker: Tracker,
         poller: Poller,
-        request_names: Callable[[], Awaitable[None]],
         site: Mapping[str, TomlTable],
         places: PlaceNames,
     ) -> None:
         self._facts, self._tracker, self._poller = facts, tracker, poller
-        self._request_names, self._site, self._places = request_names, site, places
+        self._site, self._places = site, places
         self._refresh_task: asyncio.Task[None] | None = None
 
     async def to_api(self, kind: str, wait: float, partitions: str = "", start: str = "") -> api.Names:
@@ -109,7 +106,6 @@ class NameCompletion:
         try:
             with contextlib.suppress(SlurmError):
                 await self._poller.wait_fresh(_MAX_QUEUE_AGE_S)
-                await self._request_names()
         finally:
             self._refresh_task = None
 

@@ -179,8 +179,7 @@ def _completion(
     """Make the completion of names."""
     tracker = sources.tracker
     places = PlaceNames(location, sources.client.transport, search, tracker.all_entries)
-    learn = sources.queue.learn_names
-    return NameCompletion(inventory.facts, tracker, sources.poller, learn, location.profile_names, places)
+    return NameCompletion(inventory.facts, tracker, sources.poller, location.profile_names, places)
 
 
 def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentContext) -> JobSources:

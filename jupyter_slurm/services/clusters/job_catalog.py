@@ -123,7 +123,7 @@ class JobCatalog:
         await self._glance(_LIST_S)
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
-                await self._queue.learn_names()
+                await self._queue.learn_files()
         if not active:
             await self._history.refresh(_HISTORY_S)
             if days is not None:

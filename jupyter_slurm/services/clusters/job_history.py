@@ -251,7 +251,7 @@ class JobHistory:
         tracker = self._tracker
         for entry in tracker.foreign():
             latest = entry.latest
-            if entry.id is None or latest is None or latest.name is None:
+            if entry.id is None or latest is None or latest.work_dir is None:
                 continue
             key = _key(entry)
             if key in self._stored and entry.is_finished and entry.id.job not in tracker.in_queue:

@@ -21,7 +21,7 @@ _RESERVED_QUERIES = 4.0  # queries about single jobs that are left to others whi
 
 
 class PolledQueue:
-    """The queue, the job directories, and the names of jobs submitted outside jupyter_slurm.
+    """The queue, the job directories, and the output files of jobs submitted outside jupyter_slurm.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class PolledQueue:
         await self._compare_clocks()
         if self._memory is None and self._unreported():
             self._memory = await self._read_memory()
-        if self._bus.is_watched or self._is_forgetting_names():
+        if self._bus.is_watched or self._is_forgetting_files():
             with contextlib.suppress(SlurmError):
-                await self.learn_names()
+                await self.learn_files()
         self._history.note_poll(is_watched=self._bus.is_watched)
         for told in self.after_poll:
             told()
@@ -122,13 +122,13 @@ class PolledQueue:
             return math.inf
         return job_memory(found) or None
 
-    def _is_forgetting_names(self) -> bool:
-        """Return whether a job without a known name has ended, which Slurm soon forgets, and a query can be spared."""
-        has_ended = any(entry.is_finished for entry in self._tracker.nameless())
+    def _is_forgetting_files(self) -> bool:
+        """Return whether a job with unknown output files has ended, which Slurm soon forgets, if a query can be spared."""
+        has_ended = any(entry.is_finished for entry in self._tracker.without_files())
         return has_ended and self._client.singles.is_ready(_RESERVED_QUERIES)
 
-    async def learn_names(self) -> None:
-        """Ask once for names and files of jobs submitted outside jupyter_slurm: the poll requests no free text."""
-        if (nameless := self._tracker.nameless()) and self._client.singles.is_ready():
+    async def learn_files(self) -> None:
+        """Ask once for the output files of jobs submitted outside jupyter_slurm."""
+        if (unknown := self._tracker.without_files()) and self._client.singles.is_ready():
             await self._client.singles.acquire()
-            self._tracker.set_names(nameless, await self._client.names())
+            self._tracker.set_files(unknown, await self._client.output_files())

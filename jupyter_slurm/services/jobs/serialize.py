@@ -189,7 +189,7 @@ def _files(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
         **entry.paths(),
         "folder": entry.folder.path if entry.folder else None,
         "script_path": entry.script_path,
-        "work_dir": (record.work_dir if record else None) or (latest.work_dir if latest else None),
+        "work_dir": (record.work_dir if record else None) or (latest.work_dir if latest else None) or None,
         "argv": record.argv if record else None,
     }
 

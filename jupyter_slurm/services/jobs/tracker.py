@@ -115,16 +115,16 @@ class Tracker:
             if other is None or entry.owns_id_before(other):
                 self._by_number[entry.id.job] = entry
 
-    def nameless(self) -> list[TrackedJob]:
-        """Return the jobs from the queue without a known name."""
-        return [entry for entry in self.foreign() if entry.latest and entry.latest.name is None]
+    def without_files(self) -> list[TrackedJob]:
+        """Return the jobs from the queue whose output files are not known."""
+        return [entry for entry in self.foreign() if entry.latest and entry.latest.work_dir is None]
 
-    def set_names(self, entries: Iterable[TrackedJob], records: Iterable[JobRecord]) -> None:
-        """Set names and output files; a job that is missing in the records has no known name any more."""
+    def set_files(self, entries: Iterable[TrackedJob], records: Iterable[JobRecord]) -> None:
+        """Set the output files; those of a job that is missing in the records are not known any more."""
         found = {record.id.job: record for record in records}
         for entry in entries:
             if entry.id is not None and (detail := found.get(entry.id.job, entry.latest)) is not None:
-                entry.slurm.learn_detail(replace(detail, name=detail.name or ""))
+                entry.slurm.learn_detail(replace(detail, work_dir=detail.work_dir or ""))
                 self.publish(entry)
 
     def drop(self, entry: TrackedJob) -> None:

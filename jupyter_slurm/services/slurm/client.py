@@ -187,10 +187,10 @@ class SlurmClient:
         mark = secrets.token_hex(8)
         return await self.read(queue.lookup_argv(mark), lambda raw: queue.parse_lookup(raw, mark))
 
-    async def names(self) -> list[JobRecord]:
-        """Query the name of each job of the user."""
+    async def output_files(self) -> list[JobRecord]:
+        """Query the output files of each job of the user."""
         mark = secrets.token_hex(8)
-        return await self.read(queue.names_argv(mark), lambda raw: queue.parse_names(raw, mark))
+        return await self.read(queue.files_argv(mark), lambda raw: queue.parse_files(raw, mark))
 
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of the user by the path of its script, which is unique."""

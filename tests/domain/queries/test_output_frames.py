@@ -57,9 +57,9 @@ def head(number: int, fields: tuple[str, ...], **known: str) -> list[bytes]:
 
 @given(st.lists(raw_texts, max_size=5))
 def test_a_name_with_any_bytes_stays_in_its_field(names: list[bytes]) -> None:
-    rows = [dict(zip(queue._NAME_FIELDS, head(n, queue._NAME_FIELDS), strict=True)) for n in range(1, 1 + len(names))]
+    rows = [dict(zip(queue.POLL_FIELDS, head(n, queue.POLL_FIELDS), strict=True)) for n in range(1, 1 + len(names))]
     output = framed([[*{**row, "name": name}.values()] for row, name in zip(rows, names, strict=True)])
-    records = queue.parse_names(output, MARK)
+    records = queue.parse_poll(output, MARK)
     assert [record.id.job for record in records] == list(range(1, len(names) + 1))
     assert [record.name for record in records] == [name.decode("utf-8", "surrogateescape") for name in names]
 
@@ -162,9 +162,9 @@ def test_sacct_is_never_asked_for_all_jobs() -> None:
     assert "--jobs=1,2_3" in job_history.sacct_argv([JobId(1, step="batch"), JobId(2, task=3)], 0, MARK)
 
 
-def test_the_poller_asks_for_no_free_text_and_no_details() -> None:
+def test_the_poller_asks_for_the_name_and_no_other_free_text() -> None:
     argv = queue.poll_argv(MARK)
     assert {"--me", "--local", "--all", "--states=all", "--noheader"} < set(argv)
     asked = {field.partition(":")[0] for field in argv[-1].removeprefix("--Format=").split(",")}
     assert asked == set(queue.POLL_FIELDS)
-    assert not asked & {"name", "comment", "command", "workdir", "stdout", "admin_comment", "system_comment", "wckey"}
+    assert not asked & {"comment", "command", "workdir", "stdout", "admin_comment", "system_comment", "wckey"}

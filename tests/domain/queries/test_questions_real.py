@@ -210,7 +210,7 @@ def _calls(control: ClusterControl, user: str) -> tuple[dict[str, int], int]:
     [
         (queue.poll_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
         (queue.lookup_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
-        (queue.names_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
+        (queue.files_argv, {"REQUEST_JOB_USER_INFO", "REQUEST_PARTITION_INFO"}),
         (cluster.nodes_argv, {"REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO"}),
         (lambda _: cluster.partitions_argv(), {"REQUEST_PARTITION_INFO"}),
         (lambda _: cluster.config_argv(), {"REQUEST_BUILD_INFO", "REQUEST_PING"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,20 @@ async def test_a_job_that_goes_on_is_looked_at_less_and_less(
         assert services.client.singles.is_ready(2)
     go.touch()
     await services.actions.cancel(job["key"])
+
+
+async def test_a_job_of_a_terminal_has_its_name_from_the_first_answer(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No query but that of the queue is left."""
+    await _let_early_looks_only(desk, monkeypatch)
+    services, name = desk.core.cluster(desk.id), "a ~name; of\nmine ä"
+    argv = ["sbatch", "--parsable", "--hold", f"--job-name={name}", "--wrap", "true"]
+    number = subprocess.check_output(argv, env=desk.env, cwd=desk.folder, text=True).strip()
+    await services.tracker.poll()
+    shown = [job["name"] for job in await services.jobs.list_jobs(active=True) if job["id"] == number]
+    assert shown == [name]
+    await services.actions.cancel(number)
 
 
 async def test_an_older_answer_of_the_queue_does_not_revive_a_job(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:

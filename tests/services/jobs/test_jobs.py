@@ -267,7 +267,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     monkeypatch.setattr(client, "act", counted)
 
     async def act(what, *jobs, time_limit=None):
-        client.singles.return_tokens(client.singles._burst)  # the poller has asked for names of other jobs
+        client.singles.return_tokens(client.singles._burst)  # the poller has asked for files of other jobs
         answers = {each["job"]: each for each in await desk.core.cluster(desk.id).actions.act(what, jobs, time_limit)}
         assert tuple(answers) == jobs
         said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}

@@ -82,7 +82,7 @@ async def _count(rows: Awaitable[Any]) -> int:
 READERS: dict[str, Callable[[SlurmClient], Awaitable[int]]] = {
     "the poller's query": _poll,
     "scripts": lambda client: _count(client.scripts()),
-    "names": lambda client: _count(client.names()),
+    "files": lambda client: _count(client.output_files()),
     "one job": lambda client: _count(client.find_jobs(JobId(1))),
     "nodes": lambda client: _count(client.nodes()),
     "configuration": lambda client: _count(client.configuration()),
@@ -153,9 +153,9 @@ async def test_a_job_that_is_submitted_while_an_answer_is_worked_off_is_publishe
     assert [entry for entry in published if entry.id == JobId(5) and entry is not own] == []
 
 
-async def test_a_job_that_the_queue_shows_while_names_are_asked_for_keeps_its_turn() -> None:
+async def test_a_job_that_the_queue_shows_while_files_are_asked_for_keeps_its_turn() -> None:
     tracker = Tracker("far", _client(Cluster(1)), ClusterFolder("/nowhere"), None, EventBus(), lambda: 1000.0)  # type: ignore[arg-type]
-    asked = tracker.nameless()
+    asked = tracker.without_files()
     await tracker.poll()
-    tracker.set_names(asked, [])
-    assert [entry.id for entry in tracker.nameless()] == [JobId(1)]
+    tracker.set_files(asked, [])
+    assert [entry.id for entry in tracker.without_files()] == [JobId(1)]
