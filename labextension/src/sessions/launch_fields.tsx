@@ -208,7 +208,13 @@ export function LaunchFields(props: {
         numeric
       />
       <ChoiceField
-        {...of("gpuType", trans.__("GPU type"))}
+        {...of(
+          "gpuType",
+          trans.__("GPU type"),
+          types.length === 0
+            ? trans.__("This partition has no GPU types")
+            : trans.__("Default: any type"),
+        )}
         choices={types}
         none={trans.__("any")}
         isDisabled={types.length === 0}

@@ -306,7 +306,11 @@ describe("what is shown", () => {
     const node = await show(narrow);
     expect(node.querySelector("[role=columnheader]")).toBeNull();
     const [row] = node.querySelectorAll<HTMLElement>(ROW);
-    expect(row?.querySelector(".jp-Slurm-facts")?.textContent).toBe("0:30 of 1:00 · devwork");
+    const reason = ` · ${JOB.reason}`;
+    expect(row?.querySelector(".jp-Slurm-facts")?.textContent).toBe(
+      `0:30 of 1:00 · devwork${reason}`,
+    );
+    expect(row?.querySelector(".jp-Slurm-listReason")?.textContent).toBe(reason);
     expect(row?.querySelector(".jp-Slurm-state")?.textContent).toBe("RUNNING");
     const labels = [...node.querySelectorAll(".jp-Slurm-kinds button")].map(
       (chip) => chip.ariaLabel,

@@ -33,10 +33,10 @@ export type ColumnId = (typeof COLUMNS)[number] | "user";
 /** Smallest and initial width of each column in pixels. The reason takes the rest of the width. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
   id: [70, 84],
-  name: [90, 160],
+  name: [112, 160],
   state: [94, 104],
   reason: [120, 120],
-  partition: [60, 92],
+  partition: [84, 92],
   nodes: [66, 92],
   time: [104, 136],
   cluster: [64, 160],
@@ -53,7 +53,7 @@ export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
 export type ChosenWidths = Readonly<Partial<Record<ColumnId, number>>>;
 
 /** Width of the reason up to which the other columns stay at their smallest width. */
-const REASON_WIDTH = 420;
+const REASON_WIDTH = 400;
 
 /** Smallest width to which a column can be dragged. */
 export const MIN_WIDTH = 40;

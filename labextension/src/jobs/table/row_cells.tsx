@@ -25,7 +25,15 @@ import {
 import { actingText } from "../actions/action_labels";
 import { cellText, type ColumnId } from "./columns";
 import type { ITableActs } from "./keyboard";
-import { listFacts, markOf, markText, reasonLines, timeShare, timeText } from "./row_texts";
+import {
+  listFacts,
+  markOf,
+  markText,
+  reasonLines,
+  reasonText,
+  timeShare,
+  timeText,
+} from "./row_texts";
 import type { IRow } from "./selectable_lines";
 import type { JobsTable } from "./table_model";
 
@@ -109,7 +117,7 @@ function TimeCell({ row, table, trans }: ICellsProps): React.ReactElement {
 function ReasonCell({ row, table, trans }: ICellsProps): React.ReactElement {
   const trouble = table.partsProblem(row.job);
   return trouble === null ? (
-    <>{reasonLines(trans, row.job).join(" · ").replaceAll(". · ", ". ")}</>
+    <>{reasonText(trans, row.job)}</>
   ) : (
     <span role="alert" className="jp-Slurm-problem">
       {problemText(trans, trouble)}
@@ -181,6 +189,7 @@ export function ListCells(props: ICellsProps): React.ReactElement {
   const trouble = table.partsProblem(job);
   const facts = listFacts(trans, job, model.now, jobCluster(model, job));
   const counts = taskCounts(job);
+  const reason = reasonText(trans, job, { counts: false });
   const title = [...facts, ...reasonLines(trans, job), jobTimes(trans, job)];
   return (
     <>
@@ -219,6 +228,7 @@ export function ListCells(props: ICellsProps): React.ReactElement {
               </span>
             ))}
             {(acting === null ? facts : [actingText(trans, acting)]).join(" · ")}
+            {reason !== "" && <span className="jp-Slurm-listReason"> · {reason}</span>}
           </>
         )}
       </div>

@@ -9,9 +9,20 @@ import { isUnlimited, jobReason, jobState, jobTasks, jobTime } from "../../commo
 
 /** Return the lines of the reason; empty for a job that has ended well, since its state says so. */
 export function reasonLines(trans: TranslationBundle, job: IJob): readonly string[] {
-  const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
   const counts = countsText(trans, job);
-  return [...(counts === "" ? [] : [counts]), ...(isDone ? [] : jobReason(trans, job))];
+  return [...(counts === "" ? [] : [counts]), ...ownReasons(trans, job)];
+}
+
+/** Return why a job is in its state, without the counts of an array; empty if it has ended well. */
+function ownReasons(trans: TranslationBundle, job: IJob): readonly string[] {
+  const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
+  return isDone ? [] : jobReason(trans, job);
+}
+
+/** Return the reasons of a job as one text. */
+export function reasonText(trans: TranslationBundle, job: IJob, { counts = true } = {}): string {
+  const lines = counts ? reasonLines(trans, job) : ownReasons(trans, job);
+  return lines.join(" · ").replaceAll(". · ", ". ");
 }
 
 /** Whether a job uses its time now. */

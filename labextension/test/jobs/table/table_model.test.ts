@@ -416,7 +416,7 @@ describe("a table of jobs", () => {
     const table = new JobsTable(model, ["id", "reason", "time"], memory(null));
     const template = (each: JobsTable): string => gridColumns(each.columns, each.widths).template;
     expect(template(table)).toBe(
-      "20px minmax(70px, 84px) minmax(clamp(120px, 100% - 254px, 420px), 1fr) minmax(104px, 136px) 28px",
+      "20px minmax(70px, 84px) minmax(clamp(120px, 100% - 254px, 400px), 1fr) minmax(104px, 136px) 28px",
     );
     table.resize("id", 150.4);
     table.resize("reason", 3);
