@@ -19,6 +19,9 @@ from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 
+# All of the file: other stages do not collect it, for whose operations schemathesis takes seconds in each worker.
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 _LONG = 1000
 
 
@@ -61,8 +64,6 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
     agent.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.alone
 @asked.parametrize()
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:

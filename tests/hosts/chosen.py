@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from pathlib import Path
@@ -21,16 +22,55 @@ _SIGNS = {
 }
 
 
+_OF_ALL = re.compile(r"^pytestmark = (?:\[.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)  # marks of all tests of a file
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 @functools.cache
 def _shows(path: Path, mark: str) -> bool:
-    return _SIGNS[mark].search(path.read_text(encoding="utf-8")) is not None
+    return _SIGNS[mark].search(_text(path)) is not None
+
+
+@functools.cache
+def _marks_of_all(path: Path) -> frozenset[str]:
+    found = _OF_ALL.search(_text(path))
+    return frozenset(re.findall(r"pytest\.mark\.(\w+)", found[0]) if found else ())
+
+
+@functools.cache
+def _refused(selection: str) -> frozenset[str]:
+    """Return the marks that a selection refuses: ``... and not mark``, ``... and not (mark or mark)``."""
+    try:
+        whole = ast.parse(selection, mode="eval").body
+    except SyntaxError:
+        return frozenset()
+    parts = whole.values if isinstance(whole, ast.BoolOp) and isinstance(whole.op, ast.And) else [whole]
+    refused = [part.operand for part in parts if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not)]
+    names = [
+        name
+        for part in refused
+        for name in (part.values if isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or) else [part])
+    ]
+    return frozenset(name.id for name in names if isinstance(name, ast.Name))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore a file without any of the selected tests, if the selection begins with ``mark`` or ``(mark or mark)``."""
-    chosen = re.match(r"(\w+)(?= and not |$)|\((\w+(?: or \w+)*)\) and not ", str(config.getoption("markexpr")).strip())
+    """Ignore a file whose tests are all refused by the selection.
+
+    Or one without any of the selected tests, if the selection begins with ``mark`` or ``(mark or mark)``.
+    """
+    selection = str(config.getoption("markexpr")).strip()
+    if not selection or not re.fullmatch(r"test_\w+\.py", collection_path.name):
+        return None
+    if _marks_of_all(collection_path) & _refused(selection):
+        return True
+    chosen = re.match(r"(\w+)(?= and not |$)|\((\w+(?: or \w+)*)\) and not ", selection)
     marks = (chosen[1] or chosen[2]).split(" or ") if chosen else []
-    if not marks or not _SIGNS.keys() >= set(marks) or not re.fullmatch(r"test_\w+\.py", collection_path.name):
+    if not marks or not _SIGNS.keys() >= set(marks):
         return None
     return None if any(_shows(collection_path, mark) for mark in marks) else True
 
