@@ -26,6 +26,7 @@ from containers import *  # noqa: F403 - fixtures: a Docker and an image
 from distributed import *  # noqa: F403 - fixtures: Ray and PyTorch
 from hostile_login import *  # noqa: F403 - a login node whose commands lie
 from jupyter_servers import listening_url
+from leftovers import *  # noqa: F403 - what a failed test leaves open
 from own_network import *  # noqa: F403 - a network for each worker of the browser stage
 from registry import *  # noqa: F403 - fixtures: what images come from
 from replicas.fixtures import *  # noqa: F403 - replicas of real clusters

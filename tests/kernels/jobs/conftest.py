@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +151,7 @@ class Study:
     folder: Path
     env: dict[str, str]
     cluster: tuple[str, ...]  # name of the cluster in a kernelspec
+    started: list[NodeKernel] = field(default_factory=list)
 
     def start_kernel(self, *words: str, **variables: str) -> NodeKernel:
         """Start a kernel with these words."""
@@ -161,11 +162,17 @@ class Study:
         manager = KernelManager(kernel_name="far", kernel_spec_manager=specs, connection_file=file, transport="ipc")
         manager.start_kernel(env={**self.env, **variables}, cwd=str(self.folder))
         try:
-            return NodeKernel(manager)
+            self.started.append(NodeKernel(manager))
         except BaseException:
             manager.shutdown_kernel(now=True)
             manager.cleanup_resources()
             raise
+        return self.started[-1]
+
+    def stop_kernels(self) -> None:
+        """Stop kernels that a failed test has left: otherwise their sockets fail a later test, which collects them."""
+        for kernel in self.started:
+            kernel.stop()
 
     def change(self, kernel: NodeKernel, *words: str) -> None:
         """Change the words of a started kernel from its next start on."""
@@ -213,7 +220,11 @@ def _studying(folder: Path, cluster: EmbeddedCluster, way: Way, jobs: Path | Non
     slurm = {} if way.is_remote else cluster.env()
     env = {**os.environ, **slurm, **{name: str(folder / path) for name, path in named.items()}}
     env["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
-    yield Study(folder, env, ("far",) if way.is_remote else ())
+    study = Study(folder, env, ("far",) if way.is_remote else ())
+    try:
+        yield study
+    finally:
+        study.stop_kernels()
     with contextlib.suppress(AgentError):
         AgentClient.connect(Settings(**places), start=False).stop_agent()
     shutil.rmtree(folder, ignore_errors=True)
