@@ -41,6 +41,7 @@ def ray_packages(unavailable: Callable[[str], None]) -> Path:
             get = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:"]
             subprocess.run([*get, f"--python-version={PYTHON}", "--target", made, f"ray=={RAY}"], check=True)
             made.rename(folder)
+        _give_ray_time(folder)
         _compile(folder)
     return folder
 
@@ -62,6 +63,20 @@ def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
     paths = [libraries.parent, libraries, *(libraries / name for name in ("blas", "lapack"))]
     packages = root / "usr/lib/python3/dist-packages"
     return {"PYTHONPATH": str(packages), "LD_LIBRARY_PATH": os.pathsep.join(map(str, paths))}
+
+
+def _give_ray_time(folder: Path) -> None:
+    """Let a node of Ray start for minutes: Ray has 30 s without a setting, too few beside other tests on two cores."""
+    module = folder / "ray/_private/node.py"
+    own = module.read_text(encoding="utf-8")
+    patient = own.replace("raylet_start_wait_time_s = 30\n", "raylet_start_wait_time_s = 240\n")
+    assert "raylet_start_wait_time_s = 240\n" in patient, f"Ray {RAY} has no such limit"
+    if patient != own:
+        made = module.with_suffix(f".{os.getpid()}")
+        made.write_text(patient, encoding="utf-8")
+        made.chmod(0o644)
+        made.rename(module)
+        (folder / ".compiled").unlink(missing_ok=True)
 
 
 def _compile(folder: Path) -> None:

@@ -78,7 +78,7 @@ def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
     cells = [nbformat.v4.new_code_cell(place.typed(block.source)) for block in page.blocks]
     pause = nbformat.v4.new_code_cell(_PAUSE)
     notebook = nbformat.v4.new_notebook(cells=[*cells, pause])
-    client = _Notebook(notebook, timeout=180, kernel_name="python3", allow_errors=True)
+    client = _Notebook(notebook, timeout=300, kernel_name="python3", allow_errors=True)
     client.km = _PrefixedKernel(
         kernel_name="python3", transport="ipc", connection_file=str(place.home / "run" / "k.json"), prefix=place.prefix
     )

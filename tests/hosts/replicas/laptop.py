@@ -140,7 +140,7 @@ class Laptop:
         assert not cell.error, cell.error
         return cell.text.removesuffix("\n")
 
-    def execute(self, path: Path, timeout: int = 180) -> Any:
+    def execute(self, path: Path, timeout: int = 300) -> Any:
         """Execute all cells of a notebook of the project, as a user would; return it with its outputs."""
         notebook = nbformat.read(path, as_version=4)
         client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(self.home / "work")}})

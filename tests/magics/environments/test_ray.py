@@ -26,7 +26,7 @@ pytestmark = [
 
 WaitFor = Callable[..., Any]
 
-BUSY = 150.0  # seconds for the start of Ray beside six other tests: its dozen processes share two cores
+BUSY = 250.0  # seconds for the start of Ray beside other tests: its dozen processes share two cores
 
 TWO = "-p devwork -N 2 -c 2 --mem 1G launcher=ray"
 PLAIN = "python=/usr/bin/python3"
@@ -190,7 +190,9 @@ def test_nodes_with_addresses_and_containers_of_their_own_end_with_the_job(
         begun = laptop.run(f"%%sbatch -N 2 launcher=ray env=ray as=boxes\n{cell}{told}\ntime.sleep(600)\n")
         assert not begun.error, begun.error
         addresses = sorted(replica.nodes[name].address for name in ("c01", "c02"))
-        wait_for(lambda: laptop.value("boxes.stdout") == " ".join(["12.", *addresses]) + "\n", "both nodes", BUSY)
+        told = "boxes.stderr if boxes.state == 'FAILED' else boxes.stdout"
+        printed = wait_for(lambda: laptop.value(told), "both nodes", BUSY)
+        assert printed == " ".join(["12.", *addresses]) + "\n"  # all of it: a line is printed at once
         job = laptop.value("boxes.id")
         assert len(left(job)) > 10
         laptop.run("boxes.cancel()")
