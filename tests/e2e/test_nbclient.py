@@ -75,8 +75,8 @@ def check(notebook):
     assert sum(table.count(state) for state in ("COMPLETED", "CANCELLED", "FAILED")) == 4
 
 
-def execute(notebook):
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
+def execute(notebook, **hooks):
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}, **hooks).execute()
 
 
 def test_quickstart_shows_what_it_promises(quickstart):
@@ -85,8 +85,8 @@ def test_quickstart_shows_what_it_promises(quickstart):
     check(notebook)
 
 
-def test_quickstart_survives_a_controller_restart_and_a_killed_agent(quickstart):
-    """Both happen repeatedly while the notebook runs."""
+def test_quickstart_survives_a_controller_restart_and_a_killed_agent(quickstart, wait_for):
+    """Both happen repeatedly while the notebook runs: two cells wait for that."""
     notebook, cluster = quickstart
     over, killed = threading.Event(), []
 
@@ -99,10 +99,14 @@ def test_quickstart_survives_a_controller_restart_and_a_killed_agent(quickstart)
                 killed.append((pid, time.monotonic()))
             cluster.restart_controller()
 
+    def wait_for_kills(cell, cell_index):
+        expected = 2 if cell is notebook.cells[-1] else int("as=long" in cell.source)
+        wait_for(lambda: len(killed) >= expected or not thread.is_alive(), f"{expected} ends of an agent")
+
     thread = threading.Thread(target=disturb)
     thread.start()
     try:
-        execute(notebook)
+        execute(notebook, on_cell_start=wait_for_kills)
     finally:
         over.set()
         thread.join()

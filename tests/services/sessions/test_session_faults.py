@@ -72,8 +72,8 @@ async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched
     await run_a_cell(page, escapes)
     assert set(left(desk, limited)) == {"job", "processes", "port there", "port here", "tunnels"}
     assert any("sleep 1000" in one for one in left(desk, limited)["processes"])
+    told = await state(desk, second, "unreachable")  # as long as the first one has the port
     cluster.run("scontrol", "update", f"jobid={limited['id']}", "timelimit=0")  # slurmctld checks every half minute
-    told = await state(desk, second, "unreachable")
     assert f"{port} is in use by another program of yours" in told["session"]["message"]
 
     waits = await launched("-w", "c4aiscw1", "--exclusive", name="waits", wait=False)

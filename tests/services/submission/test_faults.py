@@ -9,6 +9,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import CommandError, SubmitRefused, UsageError
+from jupyter_slurm.services.slurm import client as slurm_client
 from jupyter_slurm.services.submission import lost_answer_recovery
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
@@ -285,7 +286,8 @@ async def test_controller_restart_loses_nothing(own_cluster, faulty):
     assert (ended["state"], await faulty.text(job["key"])) == ("COMPLETED", "there\n")
 
 
-async def test_question_of_a_person_outlives_a_controller_restart(own_cluster, faulty):
+async def test_question_of_a_person_outlives_a_controller_restart(own_cluster, faulty, monkeypatch):
+    monkeypatch.setattr(slurm_client, "_MAX_ATTEMPTS", 60)  # a controller starts slowly beside other tests
     own_cluster.stop_controller()
     asked = asyncio.create_task(
         faulty.core.cluster(faulty.id).run_command(["squeue"], table=True, context={"env": faulty.env})
