@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -14,8 +15,8 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal import add_command
-from jupyter_slurm.errors import NotConnected, TransportError, UsageError
+from jupyter_slurm.cli.terminal import add_command, for_terminal
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError, UsageError
 from jupyter_slurm.retry_delays import RetryDelays
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
+_TERMINAL = re.compile(r"[0-9a-f]{8}")
 _ESCAPE = b"\x1d"  # Ctrl-]
 _RETRY_DELAYS_S = 0.2, 10.0  # seconds between two attempts to attach: first, and longest
 _INPUT_BYTES = 1 << 14
@@ -49,7 +51,8 @@ def add_parser(subparsers: Any) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="name of a site profile, job ID or key, or ID of a terminal (default: the login node)",
+        help="name of a site profile; ID or name of a job, session, kernel or allocation; or ID of a terminal "
+        "(default: the login node)",
     )
     parser.add_argument("--list", action="store_true", help="list the open terminals")
     parser.add_argument("--close", action="store_true", help="end the terminal TARGET")
@@ -59,22 +62,19 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.client.clusters.cluster import current, is_local_id, use
-    from jupyter_slurm.client.clusters.terminal import list_terminals, start_terminal
+    from jupyter_slurm.client.clusters.terminal import start_terminal
     from jupyter_slurm.client.settings import settings
     from jupyter_slurm.sites.profile import list_profiles
 
     name, target = args.cluster, args.target
     if target is not None and name is None and (is_local_id(target) or target in list_profiles(settings().sites)):
         name, target = target, None
-    cluster = use(name) if name else current()
     if args.list:
-        for one in list_terminals(cluster):
-            where = f"job {one['job']}" if one["job"] else one["host"]
-            print(f"{one['id']}  {where}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(one['started']))}")
-        return 0
-    is_known = target is not None and any(one["id"] == target for one in list_terminals(cluster))
+        return _list(name)
+    keeping = _find_keeper(target, name) if target is not None and _TERMINAL.fullmatch(target) else None
+    cluster = keeping or (use(name) if name else current())
     if args.close:
-        if not is_known:
+        if keeping is None:
             raise UsageError(f"{target} is not a terminal of {cluster.name}.", hint="Add --list to list them.")
         cluster.client.post(cluster.path("terminals", target, "close"))
         return 0
@@ -82,9 +82,47 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "Standard input and output must be a terminal.", hint="For a single command, use `jupyter slurm sh`."
         )
-    if not is_known:
+    if keeping is None:
         target = start_terminal(cluster, target, *os.get_terminal_size())["id"]
     return _Screen(cluster, str(target)).show()
+
+
+def _find_keeper(terminal: str, name: str | None) -> Cluster | None:
+    """Return the cluster that keeps a terminal; without a name of a cluster, any that has a connection."""
+    from jupyter_slurm.client.clusters.cluster import use
+    from jupyter_slurm.client.clusters.other_clusters import find_anywhere
+    from jupyter_slurm.client.clusters.terminal import list_terminals
+
+    def find(cluster: Cluster) -> Cluster:
+        if all(one["id"] != terminal for one in list_terminals(cluster)):
+            raise JobNotFound(f"There is no terminal {terminal}.", hint="Add --list to list them.")
+        return cluster
+
+    with contextlib.suppress(JobNotFound):
+        return find(use(name)) if name else find_anywhere(find, f"terminal {terminal}", is_number=False)
+    return None
+
+
+def _list(name: str | None) -> int:
+    """Print the terminals of a cluster; without a name, those of all clusters with a connection."""
+    from jupyter_slurm.client.clusters.cluster import use
+    from jupyter_slurm.client.clusters.other_clusters import other_clusters
+    from jupyter_slurm.client.clusters.terminal import list_terminals, place_text
+    from jupyter_slurm.client.render.terminal import printable
+
+    code = 0
+    for cluster in [use(name)] if name else other_clusters():
+        try:
+            found = list_terminals(cluster)
+        except SlurmError as error:
+            print(for_terminal(f"{cluster.name}: {error}"), file=sys.stderr)
+            code = 1
+            continue
+        for one in found:
+            started = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["started"]))
+            where = cluster.name if cluster.is_remote else "local"
+            print(printable(f"{one['id']}  {where}  {place_text(one)}  {started}"))
+    return code
 
 
 class _Screen:

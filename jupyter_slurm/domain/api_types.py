@@ -933,6 +933,8 @@ class FilePart(TypedDict):
 class Terminal(TypedDict):
     id: str
     job: str | None
+    name: str | None
+    node: str | None
     host: str
     started: float
 

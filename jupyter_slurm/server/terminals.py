@@ -53,7 +53,7 @@ _START_TERMINAL: Final = Operation(
         "additionalProperties": False,
         "required": ["job"],
         "properties": {
-            "job": {"type": ["string", "null"], "pattern": "^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$"},
+            "job": {"type": ["string", "null"], "pattern": "^[^\\x00-\\x20\\x7f-][^\\x00-\\x1f\\x7f]{0,199}$"},
         },
     },
     needs_body=True,

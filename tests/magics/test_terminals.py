@@ -60,10 +60,14 @@ class Screen:
         self.type(text.encode() + b"\r")
         return self.wait(pattern)
 
+    @property
+    def text(self) -> str:
+        return " ".join(self._written.decode().split())
+
     def end(self) -> int:
         with suppress(OSError):
-            while select.select([self._main], [], [], 30)[0] and os.read(self._main, 1 << 16):
-                pass
+            while select.select([self._main], [], [], 30)[0] and (data := os.read(self._main, 1 << 16)):
+                self._written += data
         return self.process.wait(30)
 
     def close(self) -> None:
@@ -85,6 +89,14 @@ def open_screen(environment: dict[str, str]) -> Iterator[Callable[..., Screen]]:
     yield start
     for screen in opened:
         screen.close()
+
+
+def shell(environment: dict[str, str], *words: str) -> str:
+    """Return the error of ``jupyter slurm shell`` on a terminal."""
+    screen = Screen(environment, *words)
+    assert screen.end() == 1
+    screen.close()
+    return screen.text
 
 
 def listed(environment: dict[str, str]) -> str:
@@ -123,6 +135,27 @@ def test_a_shell_in_a_job_ends_with_it(open_screen: Any, kernel: Any) -> None:
     screen.ask("tty | cut -c 1-8", rb"/dev/pts\r\n")
     kernel.ok("job.cancel()")
     assert screen.end() != 0
+
+
+def test_targets_by_name(open_screen: Any, environment: dict[str, str], kernel: Any) -> None:
+    kernel.ok("%salloc as=train -c 1 keep")
+    job = kernel.value("train.wait_granted().id").strip("'")
+    screen = open_screen("train")
+    screen.wait(rb"[#$%>] ")
+    screen.ask("echo in $SLURM_JOB_ID", rb"in " + job.encode() + rb"\r\n")
+    assert re.search(rf"[0-9a-f]{{8}}  \S+  train \(job {job}\) on \S+  2", listed(environment))
+    screen.ask("exit 3", rb"exit 3")
+    assert screen.end() == 3
+
+    for name in ("train", "twin", "twin"):  # a name of Slurm counts less than one of jupyter_slurm
+        kernel.ok(f"%%sbatch -J {name} -H\n#!/bin/bash\nsleep 600")
+    screen = open_screen("train")
+    screen.wait(rb"[#$%>] ")
+    screen.type(DETACH)
+    screen.end()
+    refused = shell(environment, "twin")
+    assert re.search(r"Several jobs have the name twin: \d+ \(job, PENDING\), \d+ \(job, PENDING\)", refused), refused
+    assert "No job, session, kernel or allocation has the name nothing" in shell(environment, "nothing")
 
 
 def test_words_that_are_wrong(environment: dict[str, str], kernel: Any) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "frame",
     "input_frames",
     "list_terminals",
+    "place_text",
     "resize_frame",
     "start_terminal",
 ]
@@ -30,12 +31,12 @@ _RECEIVED_BYTES: Final = 1 << 16
 
 
 def start_terminal(cluster: Cluster, job: str | None, columns: int, rows: int) -> api.Terminal:
-    """Start a terminal on the login node, or inside a running job.
+    """Start a terminal on the login node, or inside a running job: by its ID, its key or a name.
 
     Raises
     ------
-    JobError
-        The job is not running.
+    JobNotFound, JobError, UsageError
+        The target is not one running job.
     TransportError
         The terminal cannot be started.
     """
@@ -51,6 +52,15 @@ def list_terminals(cluster: Cluster) -> list[api.Terminal]:
     """Return the terminals on the login node of a cluster, oldest first."""
     found: list[api.Terminal] = cluster.client.get(cluster.path("terminals"))
     return found
+
+
+def place_text(terminal: api.Terminal) -> str:
+    """Return where a terminal is: the login node, or a job and its node."""
+    if not terminal["job"]:
+        return terminal["host"]
+    job = f"job {terminal['job']}"
+    named = f"{terminal['name']} ({job})" if terminal["name"] else job
+    return f"{named} on {terminal['node']}" if terminal["node"] else named
 
 
 def frame(kind: bytes, content: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Access to the terminals of this host: ``access.py start COLUMNS ROWS TITLE [ARGV...]``, ``list``, ``attach ID``.
+"""Access to the terminals of this host: ``start COLUMNS ROWS JOB NAME NODE [ARGV...]``, ``list``, ``attach ID MARK``.
 
-``start`` and ``list`` print JSON. ``attach`` connects its standard streams with a terminal, after a line with the mark
-that is its second argument. Python 3.8+, standard library only.
+``start`` and ``list`` print JSON. JOB, NAME and NODE describe the program in lists, and are empty for the login shell.
+``attach`` connects its standard streams with a terminal, after a line with the mark. Python 3.8+, standard library
+only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 else:
     keeper = load("terminal.keeper")
 
-Record = Dict[str, Union[str, float]]  # of one terminal: id, title, started (seconds since the epoch), host
+Record = Dict[
+    str, Union[str, float]
+]  # of one terminal: id, title (the job), name, node, started (seconds since the epoch), host
 
 _MAX_TERMINALS = 32
 _CHUNK_BYTES = 1 << 16
@@ -34,7 +37,7 @@ _MAX_RECORD_BYTES = 4096
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
 
 
-def start(columns: int, rows: int, title: str, argv: Sequence[str]) -> Record:
+def start(columns: int, rows: int, described: Sequence[str], argv: Sequence[str]) -> Record:
     """Start a terminal that outlives this process; return its record."""
     folder = keeper.folder()
     if len(list_terminals()) >= _MAX_TERMINALS:
@@ -45,7 +48,8 @@ def start(columns: int, rows: int, title: str, argv: Sequence[str]) -> Record:
     mask = os.umask(0o077)
     listener.bind(path)
     listener.listen(keeper.MAX_VIEWERS)
-    record: Record = {"id": name, "title": title, "started": time.time(), "host": os.uname().nodename}
+    record: Record = {"id": name, **dict(zip(("title", "name", "node"), described))}
+    record.update(started=time.time(), host=os.uname().nodename)
     with open(draft, "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.rename(draft, os.path.join(folder, f"{name}.json"))
@@ -131,7 +135,7 @@ def main(words: Sequence[str]) -> int:
     """Run a command; return its exit code."""
     try:
         if words[0] == "start":
-            _say(1, json.dumps(start(int(words[1]), int(words[2]), words[3], words[4:])))
+            _say(1, json.dumps(start(int(words[1]), int(words[2]), words[3:6], words[6:])))
         elif words[0] == "list":
             _say(1, json.dumps(list_terminals()))
         elif words[0] == "attach":

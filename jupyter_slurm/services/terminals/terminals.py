@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jupyter_slurm.errors import ConfigError, JobError, TransportError
+from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.runner.terminal.keeper import HEAD
-from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.terminals.description import terminal_to_api, unreadable
+from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target
+from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
 from jupyter_slurm.transport.base import Context, Stream
-from jupyter_slurm.transport.local.files import make_private
-from jupyter_slurm.transport.tunnel.forwarder import Forwarder
-from jupyter_slurm.transport.tunnel.local_listeners import listen_on_socket
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -44,15 +41,13 @@ class RunnerFiles(Protocol):
         """Return the path of a runner file."""
 
 
-class TerminalCluster(Protocol):
+class TerminalCluster(ClusterJobs, Protocol):
     """Cluster of terminals: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
     def location(self) -> ClusterLocation: ...
     @property
     def client(self) -> SlurmClient: ...
-    @property
-    def jobs(self) -> JobCatalog: ...
     @property
     def submitter(self) -> RunnerFiles: ...
 
@@ -69,19 +64,17 @@ class Terminals:
     """
 
     def __init__(self, cluster: Callable[[str], TerminalCluster], folder: str) -> None:
-        self._cluster, self._folder = cluster, folder
-        self._forwarders: dict[tuple[str, str], Forwarder] = {}
+        self._cluster = cluster
+        self.sockets = ViewerSockets(folder)
 
     @property
     def viewers(self) -> int:
         """Return the number of attached viewers."""
-        return sum(forwarder.connections for forwarder in self._forwarders.values())
+        return self.sockets.viewers
 
     def stop(self) -> None:
         """Close the sockets; the terminals stay."""
-        for forwarder in self._forwarders.values():
-            forwarder.close()
-        self._forwarders.clear()
+        self.sockets.close()
 
     async def start(self, name: str, requested: api.StartTerminalRequest) -> api.Terminal:
         """Start a terminal on the login node, or inside a running job.
@@ -90,23 +83,22 @@ class Terminals:
         ------
         ConfigError
             The site profile allows no commands on the login node.
-        JobError
-            The job is not running.
+        JobNotFound, JobError, UsageError
+            The target is not one running job.
         TransportError
             The terminal cannot be started.
         """
-        cluster, job, argv = self._cluster(name), "", list[str]()
+        cluster, words = self._cluster(name), ["", "", ""]
         if not cluster.location.commands.get("allowed", True):
             raise ConfigError(
                 f"The site profile of {name} does not allow commands on the login node.",
                 hint="Start an interactive job with `salloc` or `srun` in a terminal of your computer.",
             )
         if (reference := requested["job"]) is not None:
-            job = await _running_job(cluster, reference)
-            argv = ["srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--pty"]
-            argv += ["/bin/sh", "-c", 'exec "$SHELL" -l']
+            target = await find_target(cluster, reference)
+            words = [target.job, target.name, target.node, *target.step, "/bin/sh", "-c", 'exec "$SHELL" -l']
         size = [str(requested["columns"]), str(requested["rows"])]
-        return terminal_to_api(await self._ask(cluster, "start", *size, job, *argv))
+        return terminal_to_api(await self._ask(cluster, "start", *size, *words))
 
     async def list_to_api(self, name: str) -> list[api.Terminal]:
         """Return the terminals on the login node of a cluster."""
@@ -116,17 +108,10 @@ class Terminals:
         return [terminal_to_api(one) for one in found[:_MAX_TERMINALS]]
 
     async def attach(self, name: str, terminal: str) -> api.TerminalSocket:
-        """Return a socket of this computer; each of its connections is a viewer of the terminal."""
-        cluster = self._cluster(name)
-        await cluster.submitter.prepare()
-        known = self._forwarders.get((name, terminal))
-        if known is None:
-            make_private(self._folder)
-            listener = listen_on_socket(os.path.join(self._folder, secrets.token_hex(4)))
-            # The cluster is looked up by each connection: a later login has another transport.
-            known = Forwarder(listener, lambda: self._dial(self._cluster(name), terminal))
-            self._forwarders[name, terminal] = known
-        return {"socket": str(known.address)}
+        """Return a socket of this computer for one viewer of the terminal."""
+        await self._cluster(name).submitter.prepare()
+        # The cluster is looked up by the connection: a later login has another transport.
+        return {"socket": self.sockets.open(lambda: self._dial(self._cluster(name), terminal))}
 
     async def close(self, name: str, terminal: str) -> list[api.Terminal]:
         """Hang up a terminal, which ends its shell; return the others."""
@@ -136,8 +121,6 @@ class Terminals:
         done, _ = await asyncio.wait({hung_up}, timeout=_HANG_UP_TIMEOUT_S)  # a program may ignore SIGHUP
         if done:
             hung_up.result()
-        if (forwarder := self._forwarders.pop((name, terminal), None)) is not None:
-            asyncio.get_running_loop().call_later(_ATTACH_TIMEOUT_S, forwarder.close)  # viewers see the end
         return [one for one in await self.list_to_api(name) if one["id"] != terminal]
 
     def _hang_up(self, cluster: TerminalCluster, terminal: str) -> None:
@@ -183,13 +166,3 @@ class Terminals:
         finally:
             timer.cancel()
         return stream
-
-
-async def _running_job(cluster: TerminalCluster, reference: str) -> str:
-    entry = await cluster.jobs.find_task(reference)
-    if entry.is_finished or not entry.state.is_running or entry.id is None:
-        raise JobError(
-            f"Job {reference} is not running. It has no terminal.",
-            hint="Wait for its start: `jupyter slurm jobs` shows its state.",
-        )
-    return str(entry.id)

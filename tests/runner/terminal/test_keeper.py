@@ -66,7 +66,7 @@ def start() -> Iterator[Callable[..., str]]:
     names: list[str] = []
 
     def begin(*argv: str) -> str:
-        names.append(access("start", "80", "24", "", *argv)["id"])
+        names.append(access("start", "80", "24", "", "", "", *argv)["id"])
         return names[-1]
 
     yield begin

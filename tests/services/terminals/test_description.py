@@ -7,12 +7,19 @@ import pytest
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.terminals.description import terminal_to_api
 
-VALID = {"id": "0123abcd", "title": "12_3", "host": "login1", "started": 1.5}
+VALID = {"id": "0123abcd", "title": "12_3", "name": "train", "node": "gpu3", "host": "login1", "started": 1.5}
 
 
 def test_a_valid_description() -> None:
-    assert terminal_to_api(VALID) == {"id": "0123abcd", "job": "12_3", "host": "login1", "started": 1.5}
-    assert terminal_to_api({**VALID, "title": ""})["job"] is None
+    told = {"id": "0123abcd", "job": "12_3", "name": "train", "node": "gpu3", "host": "login1", "started": 1.5}
+    assert terminal_to_api(VALID) == told
+    before = {name: value for name, value in VALID.items() if name not in ("name", "node")}  # of an earlier version
+    assert terminal_to_api({**before, "title": ""}) == {**told, "job": None, "name": None, "node": None}
+
+
+def test_a_name_is_shown_without_control_characters() -> None:
+    assert terminal_to_api({**VALID, "name": "a\x1b[31m\u202eb"})["name"] == "a[31mb"
+    assert len(terminal_to_api({**VALID, "name": "x" * 5000})["name"] or "") <= 200
 
 
 @pytest.mark.parametrize(
@@ -23,6 +30,8 @@ def test_a_valid_description() -> None:
         {**VALID, "id": "../../x"},
         {**VALID, "title": "1\x1b[31m"},
         {**VALID, "host": "a b"},
+        {**VALID, "node": "a\nb"},
+        {**VALID, "name": 5},
         {**VALID, "started": float("nan")},
         {**VALID, "started": "now"},
         {**VALID, "started": 10**400},

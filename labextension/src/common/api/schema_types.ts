@@ -1066,6 +1066,10 @@ export interface components {
             readonly id: string;
             /** @description The job in which the shell runs; null: the login node */
             readonly job: string | null;
+            /** @description Name of the job, session, kernel or allocation, if it has one */
+            readonly name: string | null;
+            /** @description Node of the shell in a job, if it is known */
+            readonly node: string | null;
             /** @description The host that keeps it */
             readonly host: string;
             /** @description Seconds since the epoch, by the clock of the host */
