@@ -54,6 +54,7 @@ def add_parser(subparsers: Any) -> None:
         help="name of a site profile; ID or name of a job, session, kernel or allocation; or ID of a terminal "
         "(default: the login node)",
     )
+    parser.add_argument("--host", action="store_true", help="in a job with a container: open it on the node itself")
     parser.add_argument("--list", action="store_true", help="list the open terminals")
     parser.add_argument("--close", action="store_true", help="end the terminal TARGET")
     parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             "Standard input and output must be a terminal.", hint="For a single command, use `jupyter slurm sh`."
         )
     if keeping is None:
-        target = start_terminal(cluster, target, *os.get_terminal_size())["id"]
+        target = start_terminal(cluster, target, *os.get_terminal_size(), is_on_host=args.host)["id"]
     return _Screen(cluster, str(target)).show()
 
 

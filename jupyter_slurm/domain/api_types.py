@@ -1279,6 +1279,7 @@ class ChangeFileRequest(TypedDict):
 
 class StartTerminalRequest(TypedDict):
     job: str | None
+    host: NotRequired[bool]
     columns: int
     rows: int
 

@@ -54,6 +54,7 @@ _START_TERMINAL: Final = Operation(
         "required": ["job"],
         "properties": {
             "job": {"type": ["string", "null"], "pattern": "^[^\\x00-\\x20\\x7f-][^\\x00-\\x1f\\x7f]{0,199}$"},
+            "host": {"type": "boolean"},
         },
     },
     needs_body=True,
@@ -70,14 +71,26 @@ class TerminalsHandler(ProblemHandler):
 
     @web.authenticated
     @authorized("execute")
+    async def get(self, cluster: str) -> None:
+        """Return the terminals that are open."""
+        try:
+            client = await self._access.client()
+            found = await asyncio.to_thread(client.get, _path(cluster))
+        except SlurmError as error:
+            self.send_problem(error)
+            return
+        self.finish(json.dumps(found))
+
+    @web.authenticated
+    @authorized("execute")
     async def post(self, cluster: str) -> None:
         """Start a terminal on the login node, or inside a running job."""
         try:
             asked = _START_TERMINAL.read_body(self.request.body)
             client = await self._access.client()
             size: api.StartTerminalRequest = {"job": asked["job"], "columns": _COLUMNS, "rows": _ROWS}
-            path = f"/v1/clusters/{quote(cluster, safe='')}/terminals"
-            made = await asyncio.to_thread(client.post, path, json=size, timeout=None)
+            size["host"] = asked.get("host", False)
+            made = await asyncio.to_thread(client.post, _path(cluster), json=size, timeout=None)
         except SlurmError as error:
             self.send_problem(error)
             return
@@ -189,8 +202,7 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
         from jupyter_slurm.client.clusters.terminal import FrameReader, resize_frame
 
         client = await self._access.client()
-        path = f"/v1/clusters/{quote(cluster, safe='')}/terminals/{terminal}/attach"
-        told: api.TerminalSocket = await asyncio.to_thread(client.post, path)
+        told: api.TerminalSocket = await asyncio.to_thread(client.post, f"{_path(cluster)}/{terminal}/attach")
         reader, writer = await asyncio.open_unix_connection(told["socket"])
         frames, text = FrameReader(), codecs.getincrementaldecoder("utf-8")("replace")
         try:
@@ -207,6 +219,10 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
         finally:
             self._writer = None
             writer.close()
+
+
+def _path(cluster: str) -> str:
+    return f"/v1/clusters/{quote(cluster, safe='')}/terminals"
 
 
 HANDLERS: Final[list[tuple[str, Any]]] = [

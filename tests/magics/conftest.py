@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from screens import open_screen  # noqa: F401 - a fixture
 from ssh_hosts.ways import Way
 
 from jupyter_slurm.embedded import EmbeddedCluster

@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
+from screens import Screen
 
 pytestmark = pytest.mark.slurm
 
 DETACH = b"\x1dd"
-
-
-class Screen:
-    """A command on a terminal, and all that it has written."""
-
-    def __init__(self, environment: dict[str, str], *words: str) -> None:
-        self._main, terminal = pty.openpty()
-        self.resize(100, 30)
-        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "shell", *words]
-        env = {**os.environ, **environment}
-        streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
-        self.process = subprocess.Popen(argv, env=env, start_new_session=True, **streams)
-        os.close(terminal)
-        self._written = b""
-
-    def resize(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self._main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def type(self, data: bytes) -> None:
-        os.write(self._main, data)
-
-    def wait(self, pattern: bytes, seconds: float = 60) -> re.Match[bytes]:
-        """Wait for a text, and forget what came up to it."""
-        deadline = time.monotonic() + seconds
-        while not (found := re.search(pattern, self._written)):
-            assert time.monotonic() < deadline, self._written
-            if select.select([self._main], [], [], 0.2)[0]:
-                try:
-                    self._written += os.read(self._main, 1 << 16)
-                except OSError:
-                    raise AssertionError(self._written) from None
-        self._written = self._written[found.end() :]
-        return found
-
-    def ask(self, text: str, pattern: bytes) -> re.Match[bytes]:
-        self.type(text.encode() + b"\r")
-        return self.wait(pattern)
-
-    @property
-    def text(self) -> str:
-        return " ".join(self._written.decode().split())
-
-    def end(self) -> int:
-        with suppress(OSError):
-            while select.select([self._main], [], [], 30)[0] and (data := os.read(self._main, 1 << 16)):
-                self._written += data
-        return self.process.wait(30)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._main)
-
-
-@pytest.fixture
-def open_screen(environment: dict[str, str]) -> Iterator[Callable[..., Screen]]:
-    """Return ``open_screen(*words)``, which runs ``jupyter slurm shell`` with these words."""
-    opened: list[Screen] = []
-
-    def start(*words: str) -> Screen:
-        opened.append(Screen(environment, *words))
-        return opened[-1]
-
-    yield start
-    for screen in opened:
-        screen.close()
 
 
 def shell(environment: dict[str, str], *words: str) -> str:
@@ -135,6 +61,32 @@ def test_a_shell_in_a_job_ends_with_it(open_screen: Any, kernel: Any) -> None:
     screen.ask("tty | cut -c 1-8", rb"/dev/pts\r\n")
     kernel.ok("job.cancel()")
     assert screen.end() != 0
+
+
+def test_a_broken_connection_repeats_no_input(open_screen: Any, kernel: Any, way: Any) -> None:
+    kernel.ok("%slurm sh true")
+    screen = open_screen()
+    screen.wait(rb"[#$%>] ")
+    screen.ask("stty -echo; echo up; while read x; do echo got-$x.; done", rb"up\r\n")
+    screen.ask("first", rb"got-first\.\r\n")
+    if way.is_remote:  # every connection, also the shared one of OpenSSH
+        way.host.stop()
+        way.host.kill_sessions()
+    else:
+        agent = "__import__('jupyter_slurm.client.clusters.cluster').client.clusters.cluster.current().client.get('/v1/agent')"
+        os.kill(int(kernel.value(f"{agent}['pid']")), signal.SIGKILL)
+    for number in range(20):
+        screen.type(b"typed-%d\r" % number)  # lost, or in time
+    screen.wait(rb"The connection broke\.")
+    if way.is_remote:
+        way.host.start()
+    screen.wait(rb"\x1bc(?s:.*)got-first\.\r\n", seconds=120)  # the scrollback
+    output = screen.ask("last", rb"(?s)(.*)got-last\.\r\n")[1]
+    numbers = [int(number) for number in re.findall(rb"got-typed-(\d+)\.\r\n", output)]
+    assert numbers == sorted(set(numbers))
+    assert b"first" not in output
+    screen.type(b"\x04exit\r")
+    screen.end()
 
 
 def test_targets_by_name(open_screen: Any, environment: dict[str, str], kernel: Any) -> None:

@@ -30,8 +30,21 @@ MAX_FRAME_BYTES: Final = 1 << 20
 _RECEIVED_BYTES: Final = 1 << 16
 
 
-def start_terminal(cluster: Cluster, job: str | None, columns: int, rows: int) -> api.Terminal:
+def start_terminal(
+    cluster: Cluster, job: str | None, columns: int, rows: int, *, is_on_host: bool = False
+) -> api.Terminal:
     """Start a terminal on the login node, or inside a running job: by its ID, its key or a name.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Cluster of the terminal.
+    job : str or None
+        The job; None: the login node.
+    columns, rows : int
+        Size of the terminal.
+    is_on_host : bool
+        In a job with a container: on the node itself, not in the container.
 
     Raises
     ------
@@ -40,7 +53,7 @@ def start_terminal(cluster: Cluster, job: str | None, columns: int, rows: int) -
     TransportError
         The terminal cannot be started.
     """
-    asked: api.StartTerminalRequest = {"job": job, "columns": columns, "rows": rows}
+    asked: api.StartTerminalRequest = {"job": job, "host": is_on_host, "columns": columns, "rows": rows}
     path = cluster.path("terminals")
     made: api.Terminal = answering(
         cluster.client, cluster.name, lambda: cluster.client.post(path, json=asked, timeout=None)

@@ -48,12 +48,15 @@ class Target:
         Node of the shell; empty: not known.
     step : list of str
         Command line of srun, without the program.
+    container : str
+        Job directory that describes the container of the job; empty: it has none.
     """
 
     job: str
     name: str
     node: str
     step: Sequence[str]
+    container: str
 
 
 async def find_target(cluster: ClusterJobs, reference: str) -> Target:
@@ -90,7 +93,9 @@ async def find_target(cluster: ClusterJobs, reference: str) -> Target:
     if node and entry is not allocation:
         step.append(f"--nodelist={node}")
     names = _names(entry) or _names(allocation) or _slurm_names(allocation)
-    return Target(str(allocation.id), next(iter(names), ""), node, [*step, "--pty"])
+    is_contained = entry.record is not None and entry.record.environment is not None and entry.record.environment.image
+    container = entry.folder.path if is_contained and entry.folder is not None else ""
+    return Target(str(allocation.id), next(iter(names), ""), node, [*step, "--pty"], container)
 
 
 def _are_running(*entries: TrackedJob) -> bool:

@@ -28,6 +28,7 @@ _ATTACH_TIMEOUT_S: Final = 60.0
 _HANG_UP_TIMEOUT_S = 10.0  # seconds to wait for the end of a closed terminal
 _MAX_GREETING_BYTES: Final = 1 << 16  # bytes that start-up files may print before the mark
 _MAX_TERMINALS: Final = 64
+_CONTAINER_SHELL: Final = "terminal/container_shell.py"
 _PYTHON: Final = "python3"
 
 
@@ -77,7 +78,7 @@ class Terminals:
         self.sockets.close()
 
     async def start(self, name: str, requested: api.StartTerminalRequest) -> api.Terminal:
-        """Start a terminal on the login node, or inside a running job.
+        """Start a terminal on the login node, or inside a running job: in its container, if it has one.
 
         Raises
         ------
@@ -96,7 +97,11 @@ class Terminals:
             )
         if (reference := requested["job"]) is not None:
             target = await find_target(cluster, reference)
-            words = [target.job, target.name, target.node, *target.step, "/bin/sh", "-c", 'exec "$SHELL" -l']
+            program = ["/bin/sh", "-c", 'exec "$SHELL" -l']
+            if target.container and not requested.get("host"):
+                await cluster.submitter.prepare()
+                program = [_PYTHON, "-ISu", cluster.submitter.runner_path(_CONTAINER_SHELL), target.container]
+            words = [target.job, target.name, target.node, *target.step, *program]
         size = [str(requested["columns"]), str(requested["rows"])]
         return terminal_to_api(await self._ask(cluster, "start", *size, *words))
 

@@ -102,6 +102,47 @@ def test_an_unpacked_image_is_named_by_its_folder(
     assert kernel.value("tree.record['used']['container']") == f"charliecloud {image_tree}"
 
 
+def test_a_terminal_is_in_the_container_of_its_job(
+    kernel: Any, docker: Docker, open_screen: Callable[..., Any], wait_for: Callable[..., Any]
+) -> None:
+    kernel.ok("%%sbatch env=box as=cell\nimport os, time\nopen('up', 'w').close()\ntime.sleep(600)")
+    job = kernel.value("cell.id").strip("'")
+    wait_for(lambda: docker.run("ps", "--quiet"), "a container")
+    kernel.ok("import os, time\nwhile cell.refresh().state != 'RUNNING': time.sleep(0.2)")
+    screen = open_screen(job)
+    screen.wait(rb"[#$] ")
+    screen.ask("echo in $JUPYTER_SLURM_CONTAINER, $SLURM_JOB_ID $TERM", rb"in docker \S+, %s xterm" % job.encode())
+    screen.ask("stty size </dev/tty || echo none", rb"30 100\r\n|none\r\n")
+    node = open_screen(job, "--host")
+    node.wait(rb"[#$] ")
+    node.ask("echo in $JUPYTER_SLURM_CONTAINER, $SLURM_JOB_ID", rb"in , %s" % job.encode())
+    node.ask("exit 4", b"exit 4")
+    assert node.end() == 4
+    screen.type(b"sleep 4321\r")
+    wait_for(lambda: "4321" in docker.run("top", docker.running()[0]), "a program in the container")
+    screen.type(b"\x1dd")
+    name = screen.wait(rb"shell ([0-9a-f]{8})`")[1].decode()
+    screen.end()
+    assert open_screen(name, "--close").end() == 0
+    wait_for(lambda: "4321" not in docker.run("top", docker.running()[0]), "its end")
+    kernel.ok("cell.cancel().wait(check=False)")
+    wait_for(lambda: not docker.running(), "no container")
+
+
+def test_a_terminal_starts_from_the_image_of_an_allocation(
+    kernel: Any, image_tree: Path, open_screen: Callable[..., Any], unavailable: Callable[[str], None]
+) -> None:
+    if shutil.which("ch-run") is None:
+        unavailable("charliecloud-runtime is not installed")
+    kernel.ok(f'%salloc as=boxed "env={image_tree}" wait')
+    screen = open_screen("boxed")
+    screen.wait(rb"[#$] ")
+    screen.ask("echo in $JUPYTER_SLURM_CONTAINER, $TERM", rb"in charliecloud .+, xterm-256color\r\n")
+    screen.ask("exit 6", b"exit 6")
+    assert screen.end() == 6
+    kernel.ok("boxed.release()")
+
+
 @pytest.mark.here_only("what a node does is the same")
 def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker, wait_for: Callable[..., Any]) -> None:
     kernel.ok(
