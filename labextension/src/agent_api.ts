@@ -368,6 +368,11 @@ export class AgentApi
     return (await this._post(path, { job }, SERVER_API)) as ITerminalRecord;
   }
 
+  async terminals(cluster: string): Promise<readonly ITerminalRecord[]> {
+    const path = ["clusters", cluster, "terminals"];
+    return (await this._json(path, "", {}, SERVER_API)) as ITerminalRecord[];
+  }
+
   terminalSettings(cluster: string): ServerConnection.ISettings {
     const path = [SERVER_API, "clusters", encodeURIComponent(cluster)] as const;
     const baseUrl = URLExt.join(this._settings.baseUrl, ...path);

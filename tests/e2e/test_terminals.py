@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
@@ -52,3 +55,39 @@ def test_a_terminal_is_there_after_a_reload(
     wait_for(lambda: "42-hi" in shown(page), "the output after the reload")
     enter(page, "exit 5")
     wait_for(lambda: "exit code 5" in shown(page), "the exit code")
+
+
+@pytest.fixture
+def job(cluster: Any) -> Iterator[str]:
+    """Provide the ID of a running job that was submitted by hand."""
+    env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
+    argv = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", "-J", "longrun", "--wrap=sleep 600"]
+    number = subprocess.run(argv, env=env, capture_output=True, check=True, text=True).stdout.strip()
+    yield number
+    subprocess.run(["scancel", number], env=env, check=True)
+
+
+@pytest.mark.timeout(300)
+def test_a_terminal_of_a_job_from_its_menu_and_again_after_its_tab_was_closed(
+    page: Page, lab: Any, job: str, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
+) -> None:
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open').then(() => null)")
+    row = page.locator(".jp-Slurm-row", has_text="longrun").filter(visible=True).first
+    expect(row).to_contain_text("RUNNING", timeout=60_000)
+    row.click(button="right")
+    page.locator(".lm-Menu-itemLabel", has_text="Open Terminal").click()
+    wait_for(lambda: any(sign in shown(page) for sign in "$#"), "a prompt")
+    enter(page, "echo in $SLURM_JOB_ID")
+    wait_for(lambda: f"in {job}" in shown(page), "the output")
+    title = page.evaluate("window.jupyterapp.shell.currentWidget.title.label")
+    assert re.fullmatch(r"Terminal · longrun on \S+", title), title
+    screenshot(page, "terminal-of-a-job")
+    page.evaluate("window.jupyterapp.shell.currentWidget.close()")
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:reattach-terminal').then(() => null)")
+    wait_for(lambda: f"in {job}" in shown(page), "the output after the tab was closed")
+    assert page.evaluate("window.jupyterapp.shell.currentWidget.title.label") == title
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:reattach-terminal').then(() => null)")
+    expect(page.locator(".jp-Dialog")).to_contain_text("keep no terminal without a tab", timeout=60_000)
+    page.keyboard.press("Escape")
+    enter(page, "exit")
+    wait_for(lambda: "The terminal has ended" in shown(page), "its end")

@@ -38,6 +38,8 @@ export const CommandIDs = {
    * `terminal`: the ID of a terminal that is open.
    */
   terminal: "jupyter-slurm:open-terminal",
+  /** A terminal that a cluster keeps and that has no tab; the command asks which. */
+  reattachTerminal: "jupyter-slurm:reattach-terminal",
   /** A terminal in the job that was selected last. */
   terminalInSelected: "jupyter-slurm:open-terminal-in-selected",
   removeKernel: "jupyter-slurm:remove-kernel",

@@ -42,6 +42,7 @@ export interface IActs {
 export interface IWithSessions {
   readonly model: ISessionsModel;
   readonly stop: (job: SessionJob) => void;
+  readonly openTerminal?: ((job: SessionJob) => void) | undefined;
   readonly show: (job: SessionJob) => void;
 }
 

@@ -29,7 +29,7 @@ import { PastJobs } from "../jobs/table/filters/period";
 import { JobsTable } from "../jobs/table/table_model";
 import { tableSettings, tableSettingTexts } from "../jobs/table_settings";
 import { confirmDisconnect } from "../logins/connection_commands";
-import { jobsIcon, LAUNCHER_RANK, stopSession } from "../sessions/commands";
+import { jobsIcon, LAUNCHER_RANK, stopSession, terminalAct } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 
 const ID = "jupyter-slurm:panel";
@@ -204,6 +204,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
       sessions: sessions && {
         model: sessions,
         stop: (job: SessionJob) => void stopSession(trans, sessions, job),
+        openTerminal: terminalAct(app.commands),
         show: ({ cluster, key }: SessionJob) =>
           void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
       },

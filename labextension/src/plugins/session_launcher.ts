@@ -15,7 +15,7 @@ import { IJobsModel } from "../common/jobs_model";
 import type { ILaunchForm } from "../common/launch_request";
 import { addPage } from "../common/jupyterlab/main_area";
 import { addKernel, type IKernelActs } from "../kernels/commands";
-import { addLaunchCommands, launchPage, stopSession } from "../sessions/commands";
+import { addLaunchCommands, launchPage, stopSession, terminalAct } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import type { LaunchPanel } from "../sessions/session_page";
 import { saveTemplate } from "../sessions/template_files";
@@ -46,6 +46,7 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
     const acts = {
       connect: (cluster: ICluster) => void jobs.connect(cluster),
       stop: (job: SessionJob) => void stopSession(trans, model, job),
+      openTerminal: terminalAct(commands),
       save: (cluster: ICluster, form: ILaunchForm) =>
         void saveTemplate(app.serviceManager.contents, trans, cluster, form),
       addKernel: (cluster: ICluster, form: ILaunchForm) => void addKernel(kernels, cluster, form),

@@ -40,11 +40,13 @@ export const terminalsPlugin: JupyterFrontEndPlugin<void> = {
     const trans = translator.load(DOMAIN);
     const api = new AgentApi(app.serviceManager.serverSettings);
     const tracker = new WidgetTracker<TerminalPage>({ namespace: "jupyter-slurm-terminal" });
+    const find = (place: ITerminalLocation): TerminalPage | undefined =>
+      tracker.find(
+        (page) => page.place.cluster === place.cluster && page.place.terminal === place.terminal,
+      );
     const open = async (place: ITerminalLocation): Promise<void> => {
-      const isShown = (page: TerminalPage): boolean =>
-        page.place.cluster === place.cluster && page.place.terminal === place.terminal;
       const page =
-        tracker.find(isShown) ??
+        find(place) ??
         terminalPage(api, translator, trans, place, nameOfCluster(model, place.cluster));
       if (!tracker.has(page)) {
         await tracker.add(page);
@@ -52,7 +54,9 @@ export const terminalsPlugin: JupyterFrontEndPlugin<void> = {
       }
       app.shell.activateById(page.id);
     };
-    addTerminalCommand({ api, model, trans, commands: app.commands, open }, palette, launcher);
+    const isShown = (place: ITerminalLocation): boolean => find(place) !== undefined;
+    const acts = { api, model, trans, commands: app.commands, open, isShown };
+    addTerminalCommand(acts, palette, launcher);
     themes?.themeChanged.connect(() => {
       tracker.forEach(({ content }) => {
         content.setOption("theme", "inherit");

@@ -1,6 +1,7 @@
 /** Commands that open the form of a session, with cards of the launcher, and the question before one is stopped. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { MainAreaWidget, type ICommandPalette } from "@jupyterlab/apputils";
+import { PageConfig } from "@jupyterlab/coreutils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import type { IStateDB } from "@jupyterlab/statedb";
 import type { TranslationBundle } from "@jupyterlab/translation";
@@ -77,6 +78,16 @@ export async function stopSession(
   if (await confirmEnd(title, body, trans.__("Keep it"), trans.__("Stop the session"))) {
     await model.stop(job);
   }
+}
+
+/** Return the action that opens a terminal in a session; undefined where the Jupyter server allows no terminals. */
+export function terminalAct(
+  commands: JupyterFrontEnd["commands"],
+): ((job: SessionJob) => void) | undefined {
+  if (PageConfig.getOption("jupyterSlurmHasTerminals") !== "true") {
+    return undefined;
+  }
+  return ({ cluster, key }) => void commands.execute(CommandIDs.terminal, { cluster, job: key });
 }
 
 /**

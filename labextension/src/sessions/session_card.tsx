@@ -1,10 +1,11 @@
 /** Card of a session, and the list of the active sessions. */
 import { Clipboard } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
-import { notebookIcon, stopIcon } from "@jupyterlab/ui-components";
+import { notebookIcon, stopIcon, terminalIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import { formatClock } from "../common/format";
+import { stateKind } from "../common/job_states";
 import { jobCluster, jobName, problemText } from "../common/labels";
 import { ToolbarButton } from "../common/jupyterlab/toolbar_button";
 import { usePeriodicRedraw } from "../common/jupyterlab/periodic_redraw";
@@ -25,6 +26,8 @@ interface ISessionProps {
   readonly trans: TranslationBundle;
   readonly job: SessionJob;
   readonly stop: (job: SessionJob) => void;
+  /** Open a terminal in the job of a session; missing where the Jupyter server allows no terminals. */
+  readonly openTerminal?: ((job: SessionJob) => void) | undefined;
 }
 
 /** Create a notebook in a session, and open it in a tab. */
@@ -65,7 +68,7 @@ function NewNotebook({
 
 /** Actions on a session: open it in a tab of its own, connect to it, stop it. */
 function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElement {
-  const { model, trans, job, stop, children } = props;
+  const { model, trans, job, stop, openTerminal, children } = props;
   const name = jobName(job);
   const address = model.address(job);
   const isStopping = model.isStopping(job);
@@ -97,6 +100,17 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
         </a>
       )}
       {children}
+      {openTerminal !== undefined && stateKind(job.state) === "running" && (
+        <ToolbarButton
+          icon={terminalIcon}
+          label={trans.__("Terminal")}
+          fullLabel={trans.__("Open a terminal in session %1", name)}
+          isOff={isStopping}
+          act={() => {
+            openTerminal(job);
+          }}
+        />
+      )}
       {job.session.state === "unreachable" && (
         <ToolbarButton
           label={trans.__("Connect")}
@@ -268,12 +282,13 @@ interface ISessionsProps {
   readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly stop: (job: SessionJob) => void;
+  readonly openTerminal?: ((job: SessionJob) => void) | undefined;
   readonly show: (job: SessionJob) => void;
 }
 
 /** The active sessions; nothing where there are none. */
 export function Sessions(props: ISessionsProps): React.ReactElement | null {
-  const { model, trans, stop, show } = props;
+  const { model, trans, stop, openTerminal, show } = props;
   const { active } = model;
   return active.length === 0 ? null : (
     <ul className="jp-Slurm-sessions" aria-label={trans.__("Sessions")}>
@@ -306,7 +321,7 @@ export function Sessions(props: ISessionsProps): React.ReactElement | null {
               </div>
             )}
           </span>
-          <Actions {...{ model, trans, job, stop }} />
+          <Actions {...{ model, trans, job, stop, openTerminal }} />
         </li>
       ))}
     </ul>

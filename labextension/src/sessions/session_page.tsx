@@ -18,6 +18,8 @@ import { SessionCard } from "./session_card";
 export interface ILaunchActs {
   readonly connect: (cluster: ICluster) => void;
   readonly stop: (job: SessionJob) => void;
+  /** Open a terminal in the job of a session. */
+  readonly openTerminal?: ((job: SessionJob) => void) | undefined;
   /** Save a form as a file. */
   readonly save?: (cluster: ICluster, form: ILaunchForm) => void;
   /** Add a form as a kernel of notebooks. */
@@ -54,7 +56,8 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
     choose(null);
   };
   if (job !== null) {
-    return <SessionCard {...{ model, trans, job, launchAgain }} stop={acts.stop} />;
+    const { stop, openTerminal } = acts;
+    return <SessionCard {...{ model, trans, job, launchAgain, stop, openTerminal }} />;
   }
   return isGone ? (
     <>

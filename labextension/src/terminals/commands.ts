@@ -8,13 +8,21 @@ import type { IDisposable } from "@lumino/disposable";
 
 import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
+import { formatTime } from "../common/format";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
-import { chooseCluster } from "../common/jupyterlab/dialogs";
+import { chooseCluster, chooseOne } from "../common/jupyterlab/dialogs";
 import { awaitClusters } from "../common/jupyterlab/known_clusters";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { clusterName, nameOfCluster, problemText } from "../common/labels";
-import { parseTerminalLocation, type ITerminalLocation, type ITerminalsApi } from "./model";
+import {
+  locationOf,
+  parseTerminalLocation,
+  terminalTitle,
+  type ITerminalLocation,
+  type ITerminalRecord,
+  type ITerminalsApi,
+} from "./model";
 
 /** Rank of the section in the launcher, that of the sessions. */
 const LAUNCHER_RANK = 10;
@@ -28,6 +36,14 @@ export interface ITerminalActs {
   readonly trans: TranslationBundle;
   readonly commands: JupyterFrontEnd["commands"];
   readonly open: (place: ITerminalLocation) => Promise<void>;
+  /** Whether a terminal has a page. */
+  readonly isShown: (place: ITerminalLocation) => boolean;
+}
+
+/** A terminal without a page. */
+interface IKeptTerminal {
+  readonly place: ITerminalLocation;
+  readonly record: ITerminalRecord;
 }
 
 /** Start a terminal where the location has none, and show it. */
@@ -41,11 +57,40 @@ async function openTerminal(
   }
   try {
     const started = await api.startTerminal(place.cluster, place.job || null);
-    await open({ cluster: place.cluster, terminal: started.id, job: started.job ?? "" });
+    await open(locationOf(place.cluster, started));
   } catch (error) {
     const problem = toProblem(error, "Check the connection to the cluster, then try again.");
     await showErrorMessage(trans.__("The terminal was not opened"), problemText(trans, problem));
   }
+}
+
+/** Ask which of the terminals without a page to show. Clusters that do not answer have none. */
+async function reattach({ api, model, trans, open, isShown }: ITerminalActs): Promise<void> {
+  const connected = model.clusters.filter(
+    ({ connection }) => !connection || connection.state === "connected",
+  );
+  const listed = await Promise.allSettled(
+    connected.map(async ({ id }) =>
+      (await api.terminals(id)).map((record) => ({ place: locationOf(id, record), record })),
+    ),
+  );
+  const kept = listed
+    .flatMap((one) => (one.status === "fulfilled" ? one.value : []))
+    .filter(({ place }) => !isShown(place));
+  if (kept.length === 0) {
+    const text = trans.__("The connected clusters keep no terminal without a tab.");
+    await showErrorMessage(trans.__("No terminal to reattach"), text);
+    return;
+  }
+  const name = ({ place, record }: IKeptTerminal): string => {
+    const cluster = nameOfCluster(model, place.cluster);
+    const where = place.job === "" ? [] : [cluster];
+    const title = terminalTitle(trans, place, cluster);
+    return [title, ...where, formatTime(record.started), record.id].join(" · ");
+  };
+  const [title, label] = [trans.__("Reattach which terminal?"), trans.__("Terminal")];
+  const chosen = await chooseOne(title, label, trans.__("Reattach"), kept, name);
+  await (chosen && open(chosen.place));
 }
 
 function addCards(
@@ -111,5 +156,11 @@ export function addTerminalCommand(
       }
     },
   });
+  commands.addCommand(CommandIDs.reattachTerminal, {
+    label: (args) => commandLabel(trans, trans.__("Reattach Terminal…"), args),
+    caption: trans.__("Show a terminal that a cluster keeps and that has no tab"),
+    execute: () => reattach(acts),
+  });
+  addToPalette(palette, CommandIDs.reattachTerminal);
   addCards(acts, palette, launcher);
 }

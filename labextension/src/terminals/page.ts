@@ -5,7 +5,7 @@ import { Terminal } from "@jupyterlab/terminal";
 import type { ITranslator, TranslationBundle } from "@jupyterlab/translation";
 import { terminalIcon } from "@jupyterlab/ui-components";
 
-import type { ITerminalLocation, ITerminalsApi } from "./model";
+import { terminalTitle, type ITerminalLocation, type ITerminalsApi } from "./model";
 
 export type TerminalPage = MainAreaWidget<Terminal> & { readonly place: ITerminalLocation };
 
@@ -40,21 +40,23 @@ export function terminalPage(
   page.disposed.connect(() => {
     connection.dispose();
   });
-  const name =
-    place.job === ""
-      ? trans.__("Terminal on %1", clusterLabel)
-      : trans.__("Terminal in job %1", place.job);
+  const name = terminalTitle(trans, place, clusterLabel);
+  const caption = trans.__(
+    "%1. The cluster keeps it when this tab is closed: `jupyter slurm shell %2` attaches to it.",
+    name,
+    place.terminal,
+  );
   const named = (): void => {
-    page.title.label = name;
-    page.title.icon = terminalIcon;
-    page.title.closable = true;
-    page.title.caption = trans.__(
-      "%1. The cluster keeps it when this tab is closed: `jupyter slurm shell %2` attaches to it.",
-      name,
-      place.terminal,
-    );
+    // The widget has a title of its own, with the ID. On a login node, that of the shell is shown.
+    const { label } = content.title;
+    if (label === "" || place.job !== "" || label.includes(place.terminal)) {
+      content.title.label = name;
+    }
+    content.title.icon = terminalIcon;
+    content.title.closable = true;
+    content.title.caption = caption;
   };
   named();
-  void content.ready.then(named); // the widget then has a title of its own
+  content.title.changed.connect(named);
   return page;
 }
