@@ -484,6 +484,7 @@ class EnvironmentWanted(TypedDict):
     python: NotRequired[str | None]
     tool: NotRequired[str | None]
     replace: NotRequired[bool]
+    where: NotRequired[str]  # job, login
     options: NotRequired[Sequence[str]]
     origin: NotRequired[EnvironmentWantedOrigin | None]
     context: NotRequired[Context]
@@ -1294,6 +1295,7 @@ class RemoveImageResponse(TypedDict):
 
 
 class MakeEnvironmentResponse(TypedDict):
+    command: str | None
     job: Job | None
     environment: MadeEnvironment | None
     preview: Preview | None

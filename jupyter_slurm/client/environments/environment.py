@@ -20,13 +20,14 @@ from jupyter_slurm.client.sessions.launch import cluster_before
 from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
-from jupyter_slurm.errors import OptionError, UsageError
+from jupyter_slurm.errors import CommandError, OptionError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "KEYWORDS",
+    "PLACES",
     "TOOLS",
     "USAGE",
     "EnvironmentRequest",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 ACTIONS = ("create", "list", "remove")
+PLACES = ("job", "login")
 TOOLS = ("uv", "pip", "micromamba", "mamba", "conda")
 
 USAGE = "env create NAME [from=FILE|this] …, env list, env remove NAME"
@@ -51,6 +53,7 @@ KEYWORDS: dict[str, bool | None] = {
     "show": False,
     "tool": True,
     "wait": False,
+    "where": True,
 }
 """The keywords of ``env create``, and whether each takes a value."""
 
@@ -106,7 +109,7 @@ def parse_environment_line(
 
 
 def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | Preview | str:
-    """Submit a job that makes an environment; with ``show``, return a preview.
+    """Submit a job that makes an environment, or make it on the login node; with ``show``, return a preview.
 
     An environment with the same packages that exists already gets the name at once: a sentence says so.
 
@@ -122,15 +125,47 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
         sys.stderr.write(printable(line) + "\n")
     wish: dict[str, object] = {"name": request.name, "kind": found.kind, "source": found.source, "files": found.files}
     wish |= {"tool": words.get("tool"), "python": words.get("python") or found.python, "replace": "replace" in words}
+    wish["where"] = words.get("where") or "job"
     with Submission("script", "", request.parsed.options).body(cluster) as body:
         wish |= {name: value for name, value in body.items() if name in _REQUEST_KEYS}
         if "show" in words:
             told = cluster.client.post(cluster.path("environments"), json={**wish, "dry_run": True})
-            return Preview(told["preview"])
+            return told["command"] or Preview(told["preview"])
         data = submit_job(cluster, cluster.path("environments"), wish)
     if made := data["environment"]:
         return printable(f"{made['name']} is ready: an environment with the same packages exists in {made['path']}.")
+    if command := data["command"]:
+        return _make_on_login_node(cluster, request.name, command)
     return handle(cluster, data["job"], from_start=True)
+
+
+def _make_on_login_node(cluster: Cluster, name: str, command: str) -> str:
+    """Run the command that makes an environment, and show its output; return a sentence about the result."""
+    from jupyter_slurm.client.clusters.login_command import LimitedText, follow_login_command
+
+    out, err = LimitedText("stdout", None), LimitedText("stderr", None)
+    end = follow_login_command(cluster, command, out=out.show, err=err.show)
+    if code := end["exit_code"]:
+        raise CommandError(
+            f"The environment {name} was not made on the login node of {cluster.name} (exit code {code})."
+            + (f" {end['reason']}" if end["reason"] else ""),
+            hint="Make it in a job, without where=login." if end["reason"] else "Read the lines above.",
+            exit_code=code,
+        )
+    return f"{name} is ready on {cluster.name}."
+
+
+def _check_where(words: Mapping[str, str | None], parsed: MagicLine) -> None:
+    where = words.get("where") or "job"
+    if where not in PLACES:
+        raise UsageError(printable(f"where={where} is not supported."), hint="Use where=job or where=login.")
+    if where == "login" and parsed.parsed.options:
+        option = parsed.parsed.options[0].name
+        raise OptionError(
+            f"--{option} has no effect with where=login: the login node makes the environment without a job.",
+            hint="Omit the options of sbatch.",
+            option=option,
+        )
 
 
 def _check(request: EnvironmentRequest) -> None:
@@ -140,6 +175,7 @@ def _check(request: EnvironmentRequest) -> None:
         if option.name in _UNSUPPORTED_OPTIONS:
             message = f"--{option.name} is not supported: one job makes an environment."
             raise OptionError(message, hint="Omit it. The keyword `show` prints the submission.", option=option.name)
+    _check_where(words, request.parsed)
     if request.parsed.args:
         raise UsageError("`env create` takes no arguments after --.", hint="Remove -- and the words after it.")
     if (tool := words.get("tool")) and tool not in TOOLS:

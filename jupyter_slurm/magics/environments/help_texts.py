@@ -49,6 +49,8 @@ Keywords of env create (they have no dashes; options of Slurm have):
     python=3.12   use this version of Python (default: that of the cluster; with from=this that of this notebook)
     tool=NAME     use uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip)
     replace       make the environment also if one with the same packages exists
+    where=login   make it on the login node, without a job: for clusters whose nodes reach no index of packages. Options
+                  of sbatch are not allowed, and the limits of `%slurm sh` apply
     as=NAME       assign the job to a Python variable
     wait          wait until the job has finished; raise an error if it failed
     show          print the command line and the script; submit nothing

@@ -1,13 +1,15 @@
-"""Job that makes a Python environment: ``python -u build.py JOBDIR``.
+"""Job that makes a Python environment: ``python -u build.py JOBDIR``; on the login node: ``build.py --login REQUEST``.
 
-``environment_build`` of job.json is the request. The environment appears under its name when it is complete and
-checked. A failed build changes nothing (``store.py``). One job at a time makes an environment of one request.
+``environment_build`` of job.json is the request; on the login node, a file that is removed when it has been read. The
+environment appears under its name when it is complete and checked. A failed build changes nothing (``store.py``). One
+process at a time makes an environment of one request.
 
 Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import shutil
@@ -29,6 +31,10 @@ else:
     lock, RuntimeRefused = images.lock, images.RuntimeRefused
 
 _FAILED = 1
+_MIRROR = (
+    "If the site has a mirror or a proxy, set PIP_INDEX_URL (UV_INDEX_URL) or https_proxy on the cluster. Or name a "
+    "folder of wheels on the cluster in requirements.txt: --no-index --find-links /FOLDER."
+)
 # Prints the version of Python and the number of packages.
 _CHECK = (
     "import sys, importlib.metadata as m; print('%d.%d.%d' % sys.version_info[:3], len({d.metadata['Name'] for d in "
@@ -44,11 +50,15 @@ class Build:
     wish : dict
         ``environment_build`` of job.json.
     folder : str
-        Job directory.
+        Job directory; on the login node the folder of environments without names.
+    is_login : bool
+        Whether this host is the login node.
     """
 
-    def __init__(self, wish: EnvironmentBuildPart, folder: str) -> None:
-        self._wish, self._folder = wish, folder
+    def __init__(self, wish: EnvironmentBuildPart, folder: str, is_login: bool = False) -> None:
+        self._wish, self._folder, self._is_login = wish, folder, is_login
+        self.place = f"{'login node' if is_login else 'node'} {_host()}"
+        self.process = "command" if is_login else "job"
         self._store = os.path.expanduser(wish["folder"])
         self._begun = time.time()
 
@@ -89,7 +99,7 @@ class Build:
     def _make(self, made: str) -> str:
         tool = tools.choose_tool(self._wish)
         path = os.path.join(made, f"{self._wish['hash']}.{os.urandom(4).hex()}")
-        files = os.path.join(self._folder, "environment")
+        files = os.path.join(self._folder, f".files.{os.urandom(8).hex()}" if self._is_login else "environment")
         shutil.rmtree(files, ignore_errors=True)  # of a run before a requeue
         os.mkdir(files, 0o700)
         try:
@@ -99,12 +109,29 @@ class Build:
             tools.report(f"Making the environment {self._wish['name']} with {tool} in {path}")
             tools.make(tool, self._wish, path, files)
             self._complete(path, tool)
+        except tools.IndexUnreached as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise RuntimeRefused(f"{error} {self._without_index(made, error.index)}") from None
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
         finally:
             shutil.rmtree(files, ignore_errors=True)
         return path
+
+    def _without_index(self, made: str, index: str) -> str:
+        """Return what to do where a host does not reach an index, and remember the host for the next attempt."""
+        tried = store.add_attempt(made, self._wish["hash"], self.place, index)
+        text = f"It did not reach {index}."
+        if {place.split()[0] for place, _ in tried} == {"node", "login"}:
+            hosts = ", ".join(f"{place} ({address})" for place, address in tried)
+            return f"{text} Neither the nodes nor the login node reach an index. Tried: {hosts}. {_MIRROR}"
+        if self._is_login:
+            return f"{text} Make the environment in a job, without where=login. {_MIRROR}"
+        return (
+            f"{text} Make the environment on the login node with where=login, or choose a partition whose nodes reach "
+            f"the index. {_MIRROR}"
+        )
 
     def _complete(self, path: str, tool: str) -> None:
         """Check that the Python of the environment runs, and write the note that completes it."""
@@ -124,26 +151,51 @@ class Build:
         store.write_note(path, note)
 
 
+def _host() -> str:
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def make_on_login_node(request: str) -> int:
+    """Make the environment that a file requests; return the exit code."""
+    folder, begun = os.path.dirname(request), time.monotonic()
+    try:
+        store.open_store(os.path.dirname(folder))
+        with open(request, encoding="utf-8") as file:
+            wish = json.load(file)
+        os.unlink(request)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"env: The request {request} cannot be read: {error}.\n")
+        return _FAILED
+    return _make(Build(wish, folder, is_login=True), wish, begun)
+
+
+def _make(build: Build, wish: EnvironmentBuildPart, begun: float) -> int:
+    """Make an environment, and report the result; return the exit code."""
+    try:
+        path = build.have()
+    except RuntimeRefused as error:
+        sys.stderr.write(f"env: {error} ({build.place})\n")
+        return _FAILED
+    except SystemExit:  # ended by a signal: incomplete files are removed
+        sys.stderr.write(f"env: The {build.process} ended before {wish['name']} was complete.\n")
+        raise
+    took = time.monotonic() - begun
+    tools.report(f"{wish['name']} is ready in {path}, after {took:.0f} s. env={wish['name']} uses it.")
+    return 0
+
+
 def main() -> int:
     """Make the environment that the job directory requests; record the end."""
+    if sys.argv[1] == "--login":
+        return make_on_login_node(sys.argv[2])
     folder, begun = sys.argv[1], time.monotonic()
     place = load("cell.run").JobDirectory(folder)
     if not place.is_ours("makes this environment"):
         return 0
     load("container.host_folders").drop_missing(os.environ)
-    code, wish = _FAILED, place.job["environment_build"]
+    wish = place.job["environment_build"]
     place.publish_event("started")
-    try:
-        path = Build(wish, folder).have()
-        took = time.monotonic() - begun
-        tools.report(f"{wish['name']} is ready in {path}, after {took:.0f} s. env={wish['name']} uses it.")
-        code = 0
-    except RuntimeRefused as error:
-        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-        sys.stderr.write(f"env: {error} (node {node})\n")
-    except SystemExit as stop:  # ended by a signal: incomplete files are removed
-        sys.stderr.write(f"env: The job ended before {wish['name']} was complete.\n")
-        return stop.code if isinstance(stop.code, int) else _FAILED
+    code = _make(Build(wish, folder), wish, begun)
     place.end(code)
     return code
 

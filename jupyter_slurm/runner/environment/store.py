@@ -25,7 +25,9 @@ _HASH = re.compile(r"[0-9a-f]{16}")
 _PLACE = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
 _MAX_NOTE_BYTES = 16_384
 _MAX_ENVIRONMENTS = 1000
+_MAX_ATTEMPTS = 6
 _UNUSED_S = 14 * 86400.0  # seconds after which an environment without a name is removed; pending jobs may use it
+_LEFTOVERS = (".attempts", ".json")  # of builds that reached no index, and of requests that no command has read
 _TEXTS = ("tool", "python", "source", "hash", "job")
 
 
@@ -92,6 +94,19 @@ def remove_unused(folder: str) -> None:
             is_old = time.time() - os.lstat(path).st_mtime > _UNUSED_S
             if is_old and _PLACE.fullmatch(name) and os.path.join(MADE, name) not in used:
                 shutil.rmtree(path, ignore_errors=True)
+            elif is_old and name.endswith(_LEFTOVERS):
+                os.unlink(path)
+
+
+def add_attempt(made: str, request_hash: str, place: str, index: str) -> list[tuple[str, str]]:
+    """Remember that a host did not reach an index; return the hosts with the indexes, without repetition."""
+    path = os.path.join(made, f"{request_hash}.attempts")
+    with open(path, "a+", encoding="utf-8", errors="replace") as file:
+        file.write(f"{place}\t{index}\n")
+        file.seek(0)
+        lines = file.read(_MAX_NOTE_BYTES).splitlines()
+    known = {place: address for place, _, address in (line.partition("\t") for line in lines) if place}
+    return list(known.items())[-_MAX_ATTEMPTS:]
 
 
 def read_note(path: str) -> EnvironmentNote:

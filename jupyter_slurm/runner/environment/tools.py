@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 load = runpy.run_path(__file__[: -len("environment/tools.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ _CONDAS = ("micromamba", "mamba", "conda")
 _PLACES = ("~/.local/bin", "~/.cargo/bin", "~/bin", "~/miniforge3/bin", "~/mambaforge/bin", "~/miniconda3/bin")
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 _NO_NETWORK = re.compile(
-    r"connection|name resolution|resolve host|timed? ?out|network|proxy|no matching distribution|dns|"
+    r"connection|name resolution|resolve host|timed? ?out|network|proxy|dns|"
     r"error sending request",
     re.IGNORECASE,
 )
+_INDEX_OPTION = re.compile(r"^\s*(?:--index-url|--default-index|-i)[ =]\s*(\S+)", re.MULTILINE)
+_INDEX_VARIABLES = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_URL",)}
+_DEFAULT_INDEX = "https://pypi.org/simple"
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 _TARGETS = (
     "PIP_TARGET",
     "PIP_PREFIX",
@@ -41,6 +46,22 @@ _TARGETS = (
     "PYTHONPATH",
     "CONDA_PREFIX",
 )
+
+
+class IndexUnreached(RuntimeRefused):
+    """A program did not reach its index.
+
+    Parameters
+    ----------
+    message : str
+        Failure of the program.
+    index : str
+        Address of the index, without credentials.
+    """
+
+    def __init__(self, message: str, index: str) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 def choose_tool(wish: EnvironmentBuildPart) -> str:
@@ -91,14 +112,45 @@ def make(tool: str, wish: EnvironmentBuildPart, path: str, files: str) -> None:
     ------
     RuntimeRefused
         The program failed.
+    IndexUnreached
+        It did not reach the index.
     """
     version = wish.get("python") or ""
+    try:
+        if tool in _CONDAS:
+            _make_by_conda(tool, path, os.path.join(files, "environment.yml"))
+        elif tool == "uv":
+            _make_by_uv(wish, version, path, files)
+        else:
+            _make_by_pip(version, path, os.path.join(files, "requirements.txt"))
+    except _Failed as error:
+        if _NO_NETWORK.search(error.output) and (index := _index(tool, wish)):
+            raise IndexUnreached(str(error), index) from None
+        raise RuntimeRefused(f"{error} Read the lines above.") from None
+
+
+class _Failed(Exception):
+    """A program failed; ``output`` are its last lines."""
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+def _index(tool: str, wish: EnvironmentBuildPart) -> str:
+    """Return the address of the index that a program uses, without credentials; empty if it uses none."""
+    text = "\n".join(wish["files"].values())
+    if re.search(r"^\s*(--no-index|no-index = true)", text, re.MULTILINE):
+        return ""
     if tool in _CONDAS:
-        _make_by_conda(tool, path, os.path.join(files, "environment.yml"))
-    elif tool == "uv":
-        _make_by_uv(wish, version, path, files)
-    else:
-        _make_by_pip(version, path, os.path.join(files, "requirements.txt"))
+        return "the channels of conda"
+    named = _INDEX_OPTION.search(text)
+    address = named[1] if named else next(filter(None, map(os.environ.get, _INDEX_VARIABLES[tool])), "")
+    if tool == "pip" and not address:
+        done = images.run_query(sys.executable, "-m", "pip", "config", "get", "global.index-url")
+        address = done[1].strip() if done[0] == 0 else ""
+    parts = urlsplit(address or _DEFAULT_INDEX)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _make_by_uv(wish: EnvironmentBuildPart, version: str, path: str, files: str) -> None:
@@ -107,10 +159,10 @@ def _make_by_uv(wish: EnvironmentBuildPart, version: str, path: str, files: str)
     python = [f"--python={version or _own_python()}"]
     if wish["kind"] == "uv.lock":
         python = python if version else []  # the project says which
-        run([uv, "sync", "--frozen", "--no-install-project", *python], env, files)
+        _run([uv, "sync", "--frozen", "--no-install-project", *python], env, files)
         return
-    run([uv, "venv", "--no-project", *python, path], env)
-    run([uv, "pip", "install", f"--python={path}/bin/python", "-r", os.path.join(files, "requirements.txt")], env)
+    _run([uv, "venv", "--no-project", *python, path], env)
+    _run([uv, "pip", "install", f"--python={path}/bin/python", "-r", os.path.join(files, "requirements.txt")], env)
 
 
 def _own_python() -> str:
@@ -120,8 +172,8 @@ def _own_python() -> str:
 
 def _make_by_pip(version: str, path: str, requirements: str) -> None:
     env = {**_environment(), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    run([find_python(version), "-m", "venv", path], env)
-    run([f"{path}/bin/python", "-m", "pip", "install", "--no-warn-script-location", "-r", requirements], env)
+    _run([find_python(version), "-m", "venv", path], env)
+    _run([f"{path}/bin/python", "-m", "pip", "install", "--no-warn-script-location", "-r", requirements], env)
 
 
 def _make_by_conda(tool: str, path: str, file: str) -> None:
@@ -129,7 +181,7 @@ def _make_by_conda(tool: str, path: str, file: str) -> None:
         argv = [find_program(tool), "create", "--yes", "--prefix", path, "--file", file]
     else:
         argv = [find_program(tool), "env", "create", "--yes", "--prefix", path, "--file", file]
-    run(argv, _environment())
+    _run(argv, _environment())
 
 
 def find_python(version: str) -> str:
@@ -162,12 +214,12 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _TARGETS}
 
 
-def run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
+def _run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
     """Run a program, with its output in that of the job.
 
     Raises
     ------
-    RuntimeRefused
+    _Failed
         It failed.
     """
     code, lines = images.run(argv, _shown, report, env, cwd)
@@ -176,18 +228,12 @@ def run(argv: list[str], env: dict[str, str], cwd: str | None = None) -> None:
     text = "\n".join(lines)
     first = max((at for at, line in enumerate(lines) if "error" in line.lower()), default=len(lines) - 1)
     last = " ".join(lines[max(first, 0) :]) or "no message"  # uv writes the cause below the error
-    more = "Read the lines above."
-    if _NO_NETWORK.search(text):
-        more = (
-            "If the node cannot reach the index: set PIP_INDEX_URL (UV_INDEX_URL) or https_proxy on the cluster, or "
-            "choose a partition whose nodes can."
-        )
-    raise RuntimeRefused(f"{os.path.basename(argv[0])} failed: {last[:300]}. {more}")
+    raise _Failed(f"{os.path.basename(argv[0])} failed: {_CREDENTIALS.sub('', last)[:300].rstrip('. ')}.", text)
 
 
 def _shown(line: str) -> str:
     """Return a line of output without colours, and of a progress bar its last state."""
-    shown = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+    shown = _CREDENTIALS.sub("", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2])
     return "" if shown.startswith("Activate with:") else shown  # advice of uv for a terminal on the node
 
 

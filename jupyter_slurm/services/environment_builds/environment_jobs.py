@@ -1,8 +1,10 @@
-"""Python environments on clusters: jobs that make one (``runner/environment/build.py``), the list, and removal."""
+"""Python environments on clusters: jobs and commands that make one (``runner/environment/build.py``), list, removal."""
 
 from __future__ import annotations
 
 import json
+import posixpath
+import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,6 +27,7 @@ _PYTHON: Final = "python3"  # of the login node, and of any node: it only starts
 _TIMEOUT_S: Final = 300.0  # seconds; a removal deletes many files
 _MAX_NAMED_JOBS: Final = 5
 _TEXTS: Final = ("tool", "python", "source", "job")
+_NOTHING: Final[api.MakeEnvironmentResponse] = {"job": None, "environment": None, "preview": None, "command": None}
 
 
 class EnvironmentBuilds:
@@ -42,6 +45,8 @@ class EnvironmentBuilds:
     async def submit_build(self, name: str, requested: api.EnvironmentWanted) -> api.MakeEnvironmentResponse:
         """Submit the job that makes an environment, once for each key, unless an equal environment exists.
 
+        With ``where`` ``login``, return the command that makes it on the login node.
+
         Raises
         ------
         UsageError, SubmitRefused
@@ -53,7 +58,9 @@ class EnvironmentBuilds:
         if not requested.get("dry_run") and not part.get("replace"):
             for one in await self._query_remote(cluster, "link", name=part["name"], hash=part["hash"]):
                 if (one["name"], one.get("hash")) == (part["name"], part["hash"]):
-                    return {"job": None, "environment": _to_api(one), "preview": None}
+                    return {**_NOTHING, "environment": _to_api(one)}
+        if requested.get("where") == "login":
+            return {**_NOTHING, "command": await self._write_command(cluster, requested, part)}
         job_folder = cluster.tracker.folder.job(requested["key"]).path
         argv = [_PYTHON, "-u", cluster.submitter.runner_path("environment/build.py"), job_folder]
         kept = ("key", "context", "origin", "dry_run")
@@ -63,8 +70,22 @@ class EnvironmentBuilds:
         asked["options"] = list(requested.get("options") or ())
         made = await cluster.submit(cast("SubmissionRequest", asked))
         if requested.get("dry_run"):
-            return {"job": None, "environment": None, "preview": cast("api.Preview", made)}
-        return {"job": cast("api.Job", made), "environment": None, "preview": None}
+            return {**_NOTHING, "preview": cast("api.Preview", made)}
+        return {**_NOTHING, "job": cast("api.Job", made)}
+
+    async def _write_command(
+        self, cluster: Cluster, requested: api.EnvironmentWanted, part: Mapping[str, object]
+    ) -> str:
+        """Write the request to the cluster, and return the command that makes the environment on the login node."""
+        cluster.login_commands.check_allowed()
+        folder = posixpath.join(environment_folder(cluster.location), ".made")
+        request = posixpath.join(folder, f".request.{requested['key']}.json")
+        if not requested.get("dry_run"):
+            await cluster.submitter.prepare()
+            await cluster.client.transport.make_dir(folder)
+            await cluster.client.transport.write(request, json.dumps(part).encode())
+        runner = cluster.submitter.runner_path("environment/build.py")
+        return shlex.join([_PYTHON, "-u", runner, "--login", request])
 
     async def list_to_api(self, name: str) -> api.Environments:
         """Return the environments, by name, and their folder."""

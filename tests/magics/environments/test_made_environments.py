@@ -117,6 +117,46 @@ def test_an_environment_is_made_used_replaced_and_removed(kernel: Any, requireme
     assert "my-env" in ran.traceback
 
 
+def test_a_job_and_the_login_node_make_environments_of_files_of_this_computer(kernel: Any, requirements: Path) -> None:
+    kernel.ok("%slurm env create by-job from={requirements} tool=pip wait", timeout=180)
+    requirements.write_text(requirements.read_text().replace("1.0", "2.0"))
+    ran = kernel.ok("%slurm env create by-login from={requirements} tool=pip where=login", timeout=180)
+    assert "env=by-login uses it" in ran.stdout
+    assert "by-login is ready" in str(ran.result)
+    cell = "import greeting, sys\ngot = greeting.version, sys.prefix"
+    kernel.ok(f"%%sbatch env=by-job out=got wait\n{cell}")
+    assert kernel.value("got[0]") == "1.0"
+    kernel.ok(f"%%sbatch env=by-login out=got wait\n{cell}")
+    assert kernel.value("got[0]") == "2.0"
+    made = Path(kernel.value("got[1]"))
+    assert not [path.name for path in made.parent.iterdir() if path.name.startswith(".")]  # no request, no files
+
+
+@pytest.mark.here_only("what the node and the login node do is the same")
+def test_hosts_that_reach_no_index_are_named_without_credentials(kernel: Any, requirements: Path) -> None:
+    requirements.write_text("--index-url http://ana:hidden@127.0.0.1:9/simple\ngreeting==1.0\n")
+    kernel.ok("import os\nos.environ['PIP_RETRIES'] = '1'")
+    try:
+        ran = kernel.run("%slurm env create nowhere from={requirements} tool=pip wait", timeout=180)
+        assert "It did not reach http://127.0.0.1:9/simple." in ran.traceback
+        assert "where=login" in ran.traceback
+        login = kernel.run("%slurm env create nowhere from={requirements} tool=pip where=login", timeout=180)
+    finally:
+        kernel.ok("del os.environ['PIP_RETRIES']")
+    assert "Neither the nodes nor the login node reach an index. Tried: node " in login.stderr
+    assert "(http://127.0.0.1:9/simple), login node " in login.stderr
+    assert "nowhere was not made on the login node" in login.traceback
+    assert "hidden" not in ran.traceback + ran.stdout + login.stdout + login.stderr
+
+
+@pytest.mark.here_only("nothing is sent")
+def test_the_login_node_makes_no_environment_by_a_job(kernel: Any, requirements: Path) -> None:
+    ran = kernel.run("%slurm env create mine from={requirements} where=login --time 10")
+    assert "--time has no effect with where=login" in ran.traceback
+    ran = kernel.run("%slurm env create mine from={requirements} where=moon")
+    assert "Use where=job or where=login" in ran.traceback
+
+
 @pytest.mark.here_only("what the node and the login node do is the same")
 def test_uv_makes_an_environment_from_a_lock_file(kernel: Any, wheels: Path, tmp_path: Path) -> None:
     uv = shutil.which("uv")

@@ -428,6 +428,11 @@ export interface components {
             readonly tool?: ("uv" | "pip" | "micromamba" | "mamba" | "conda") | null;
             /** @description Also where there is one of this request */
             readonly replace?: boolean;
+            /**
+             * @description Whether a job makes it (the default), or a command on the login node
+             * @enum {unknown}
+             */
+            readonly where?: "job" | "login";
             /** @description Options of sbatch(1), one token each */
             readonly options?: readonly components["schemas"]["Argument"][];
             /** @description As of a submission */
