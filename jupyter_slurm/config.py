@@ -106,7 +106,8 @@ class Settings(Configurable):
         help="Containers of jobs on this computer's Slurm, with the keys of [container] of a profile."
     ).tag(config=True)
     advice = Dict(
-        help="Advice about jobs on this computer's Slurm, with the keys of [advice] of a profile: cpus_per_gpu, memory."
+        help="Advice about jobs on this computer's Slurm, with the keys of [advice] of a profile: cpus_per_gpu, "
+        "cuda, memory."
     ).tag(config=True)
     cost = Dict(
         help="Prices on this computer's Slurm, with the keys of [cost] of a profile: unit, gpu_hour, cpu_hour."

@@ -484,6 +484,7 @@ class EnvironmentWanted(TypedDict):
     python: NotRequired[str | None]
     tool: NotRequired[str | None]
     replace: NotRequired[bool]
+    force: NotRequired[bool]
     where: NotRequired[str]  # job, login
     options: NotRequired[Sequence[str]]
     origin: NotRequired[EnvironmentWantedOrigin | None]
@@ -500,6 +501,8 @@ class MadeEnvironment(TypedDict):
     made: float | None
     packages: int | None
     job: str | None
+    cuda: int | None
+    failed_imports: Sequence[str]
 
 
 class Environments(TypedDict):

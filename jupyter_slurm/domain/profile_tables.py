@@ -56,6 +56,7 @@ class AdviceTable(TypedDict, total=False):
     """``[advice]``: recommendations of the site for jobs."""
 
     cpus_per_gpu: float | Mapping[str, float]
+    cuda: str
     memory: str
 
 

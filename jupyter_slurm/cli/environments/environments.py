@@ -35,6 +35,7 @@ Options and keywords (options of sbatch have dashes, keywords do not):
   tool=NAME       uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip; for environment.yml
                   the first of the last three that the node has)
   replace         make the environment also if one with the same packages exists
+  force           install packages for a newer CUDA than the drivers of the nodes run
   where=login     make it on the login node, without a job: for clusters whose nodes reach no index of packages
   show            print the submission without submitting
 

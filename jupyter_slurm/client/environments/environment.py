@@ -47,6 +47,7 @@ USAGE = "env create NAME [from=FILE|this] …, env list, env remove NAME"
 
 KEYWORDS: dict[str, bool | None] = {
     "as": True,
+    "force": False,
     "from": True,
     "python": True,
     "replace": False,
@@ -125,6 +126,7 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
         sys.stderr.write(printable(line) + "\n")
     wish: dict[str, object] = {"name": request.name, "kind": found.kind, "source": found.source, "files": found.files}
     wish |= {"tool": words.get("tool"), "python": words.get("python") or found.python, "replace": "replace" in words}
+    wish["force"] = "force" in words
     wish["where"] = words.get("where") or "job"
     with Submission("script", "", request.parsed.options).body(cluster) as body:
         wish |= {name: value for name, value in body.items() if name in _REQUEST_KEYS}
@@ -133,7 +135,11 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
             return told["command"] or Preview(told["preview"])
         data = submit_job(cluster, cluster.path("environments"), wish)
     if made := data["environment"]:
-        return printable(f"{made['name']} is ready: an environment with the same packages exists in {made['path']}.")
+        failed = (
+            f" Not imported when it was made: {'; '.join(made['failed_imports'])}." if made["failed_imports"] else ""
+        )
+        text = f"{made['name']} is ready: an environment with the same packages exists in {made['path']}.{failed}"
+        return printable(text)
     if command := data["command"]:
         return _make_on_login_node(cluster, request.name, command)
     return handle(cluster, data["job"], from_start=True)
@@ -188,12 +194,14 @@ def environments(cluster: Cluster | None = None) -> Table:
     """Return the environments that jobs have made on a cluster, by name."""
     meant = cluster or current()
     told = meant.client.get(meant.path("environments"))
-    return Table(["NAME", "PYTHON", "PACKAGES", "TOOL", "FROM", "MADE"], [_row(one) for one in told["environments"]])
+    columns = ["NAME", "PYTHON", "PACKAGES", "CUDA", "TOOL", "FROM", "MADE", "NOT IMPORTED"]
+    return Table(columns, [_row(one) for one in told["environments"]])
 
 
 def _row(one: api.MadeEnvironment) -> list[str]:
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["made"])) if one["made"] else ""
-    cells = (one["name"], one["python"], one["packages"], one["tool"], one["source"], made)
+    failed = ", ".join(line.partition(":")[0] for line in one["failed_imports"])
+    cells = (one["name"], one["python"], one["packages"], one["cuda"], one["tool"], one["source"], made, failed)
     return [printable("" if cell is None else str(cell)) for cell in cells]
 
 

@@ -26,10 +26,18 @@ NO_ENVIRONMENT: Final = "none"
 #: The exit code of the text if the environment cannot be activated.
 FAILED_EXIT: Final = 125
 
+_NOT_RECORDED: Final = ("cuda", "min_driver")  # the text of the job holds the check
+
 _FAIL = """fail() {
     printf '%s\\n' "the environment $environment cannot be had on $(uname -n): $1" >&2
     exit 125
 }"""
+
+# Prints a warning on a node with a driver that is too old. Its first line has the version of the driver.
+_DRIVER_CHECK = """js_driver=/proc/driver/nvidia/version
+js_driver=$(sed -n '1s/^.* \\([0-9]\\{{3\\}}\\)\\.[0-9][0-9.]* .*/\\1/p' "$js_driver" 2>/dev/null || :)
+if [ "${{js_driver:-9999}}" -lt {} ]; then printf '%s\\n' {}"{}" >&2; fi
+unset js_driver"""
 
 # The usual directories of packages come last. The files of profile.d check which shell reads them.
 _MODULE = """if ! command -v module >/dev/null 2>&1; then
@@ -86,6 +94,8 @@ class Environment:
     gpus : str or None
         ``node``: Slurm counts no GPUs, and a job with whole nodes has all of theirs. None: the GPUs that Slurm
         allocates.
+    cuda, min_driver : int
+        Major versions of the CUDA that the packages are built for, and of its first driver; 0: none is known.
     """
 
     name: str
@@ -101,6 +111,8 @@ class Environment:
     gpu_variable: str | None = None
     image_dir: str | None = None
     gpus: str | None = None
+    cuda: int = 0
+    min_driver: int = 0
 
     @classmethod
     def described(cls, name: str, text: TomlTable) -> Environment:
@@ -121,7 +133,9 @@ class Environment:
             "variables": dict(self.variables),
             "bind": list(self.bind),
         }
-        return {name: value for name, value in told.items() if value not in (None, [], {})}
+        return {
+            name: value for name, value in told.items() if name not in _NOT_RECORDED and value not in (None, [], {})
+        }
 
     def activation(self) -> str:
         """Return the shell text. For a missing environment, the text prints so and ends with :data:`FAILED_EXIT`."""
@@ -140,6 +154,10 @@ class Environment:
             lines += self._venv(self.venv)
         if self.conda:
             lines += self._conda(self.conda)
+        if self.min_driver:
+            text = f"jupyter_slurm: the packages of {self.name} are built for CUDA {self.cuda}, which needs driver "
+            more = f"{self.min_driver} or newer. The driver of $(uname -n) is $js_driver."
+            lines.append(_DRIVER_CHECK.format(self.min_driver, quote_argv([text]), more))
         return "\n".join(lines) + "\n"
 
     @staticmethod

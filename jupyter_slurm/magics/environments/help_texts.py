@@ -49,6 +49,7 @@ Keywords of env create (they have no dashes; options of Slurm have):
     python=3.12   use this version of Python (default: that of the cluster; with from=this that of this notebook)
     tool=NAME     use uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip)
     replace       make the environment also if one with the same packages exists
+    force         install packages for a newer CUDA than the drivers of the nodes run
     where=login   make it on the login node, without a job: for clusters whose nodes reach no index of packages. Options
                   of sbatch are not allowed, and the limits of `%slurm sh` apply
     as=NAME       assign the job to a Python variable

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.container import image_fetch as images
     from jupyter_slurm.runner.container import lock
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
-    from jupyter_slurm.runner.environment import store, tools
+    from jupyter_slurm.runner.environment import cuda, import_check, store, tools
     from jupyter_slurm.runner.job_document import EnvironmentBuildPart
 else:
     store, tools = load("environment.store"), load("environment.tools")
+    cuda, import_check = load("environment.cuda"), load("environment.import_check")
     images = tools.images
     lock, RuntimeRefused = images.lock, images.RuntimeRefused
 
 _FAILED = 1
+_MAX_NAMED = 8
 _MIRROR = (
     "If the site has a mirror or a proxy, set PIP_INDEX_URL (UV_INDEX_URL) or https_proxy on the cluster. Or name a "
     "folder of wheels on the cluster in requirements.txt: --no-index --find-links /FOLDER."
@@ -58,6 +60,7 @@ class Build:
     def __init__(self, wish: EnvironmentBuildPart, folder: str, is_login: bool = False) -> None:
         self._wish, self._folder, self._is_login = wish, folder, is_login
         self.place = f"{'login node' if is_login else 'node'} {_host()}"
+        self.result = ""
         self.process = "command" if is_login else "job"
         self._store = os.path.expanduser(wish["folder"])
         self._begun = time.time()
@@ -148,7 +151,34 @@ class Build:
             "hash": self._wish["hash"],
         }
         note["source"], note["job"] = self._wish["source"], os.environ.get("SLURM_JOB_ID", "")
+        self._check_cuda(path, note)
+        self._check_imports(path, note)
         store.write_note(path, note)
+
+    def _check_cuda(self, path: str, note: store.EnvironmentNote) -> None:
+        """Note the CUDA of the packages and the driver of the node; report if the driver does not run it."""
+        needs, driver = cuda.newest(cuda.installed(path)), cuda.node_driver()
+        if driver:
+            note["driver"] = driver
+        if needs:
+            note["cuda"], note["min_driver"] = needs.major, cuda.DRIVERS.get(needs.major, 0)
+        if needs and driver and needs.major > cuda.limit_of(driver):
+            tools.report(
+                f"Warning: {needs.package} is built for CUDA {needs.major}, but the driver {driver} of this node runs "
+                f"CUDA {cuda.limit_of(driver)} at most."
+            )
+
+    def _check_imports(self, path: str, note: store.EnvironmentNote) -> None:
+        """Import the requested packages. A failure is no reason to refuse: a GPU node may have the missing library."""
+        names = [one.name for one in cuda.requested(self._wish["files"])]
+        failures, unchecked = import_check.failed_imports(path, names)
+        for failure in failures:
+            tools.report(f"Warning: the import of {failure}")
+        if unchecked:
+            tools.report(f"The time did not suffice to import {', '.join(unchecked[:_MAX_NAMED])}.")
+        if failures:
+            note["failed_imports"] = "\n".join(failures)
+            self.result = f" Not all packages can be imported on this {self.place}."
 
 
 def _host() -> str:
@@ -180,7 +210,7 @@ def _make(build: Build, wish: EnvironmentBuildPart, begun: float) -> int:
         sys.stderr.write(f"env: The {build.process} ended before {wish['name']} was complete.\n")
         raise
     took = time.monotonic() - begun
-    tools.report(f"{wish['name']} is ready in {path}, after {took:.0f} s. env={wish['name']} uses it.")
+    tools.report(f"{wish['name']} is ready in {path}, after {took:.0f} s. env={wish['name']} uses it.{build.result}")
     return 0
 
 

@@ -26,9 +26,11 @@ _PLACE = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}")
 _MAX_NOTE_BYTES = 16_384
 _MAX_ENVIRONMENTS = 1000
 _MAX_ATTEMPTS = 6
+_MAX_TEXT = 3000  # characters
 _UNUSED_S = 14 * 86400.0  # seconds after which an environment without a name is removed; pending jobs may use it
 _LEFTOVERS = (".attempts", ".json")  # of builds that reached no index, and of requests that no command has read
-_TEXTS = ("tool", "python", "source", "hash", "job")
+_TEXTS = ("tool", "python", "source", "hash", "job", "driver", "failed_imports")
+_NUMBERS = ("made", "packages", "cuda", "min_driver")
 
 
 class EnvironmentNote(TypedDict, total=False):
@@ -41,8 +43,12 @@ class EnvironmentNote(TypedDict, total=False):
     source: str
     hash: str
     job: str
+    driver: str
+    failed_imports: str
     made: float
     packages: int
+    cuda: int
+    min_driver: int
 
 
 def open_store(folder: str) -> str:
@@ -121,8 +127,8 @@ def read_note(path: str) -> EnvironmentNote:
         return kept
     for field in _TEXTS:
         if isinstance(told.get(field), str):
-            kept[field] = told[field][:500]  # type: ignore[literal-required]
-    for field in ("made", "packages"):
+            kept[field] = told[field][:_MAX_TEXT]  # type: ignore[literal-required]
+    for field in _NUMBERS:
         if isinstance(told.get(field), (int, float)) and 0 <= told[field] < 1e18:
             kept[field] = told[field]  # type: ignore[literal-required]
     return kept

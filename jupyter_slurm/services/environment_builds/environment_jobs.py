@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.errors import CommandError, UsageError
-from jupyter_slurm.services.environment_builds.environment_request import build_part
+from jupyter_slurm.services.environment_builds.environment_request import build_part, check_cuda
 from jupyter_slurm.services.environments.created_environments import environment_folder
 from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.large_answers import call_off_loop
@@ -26,6 +27,7 @@ __all__ = ["EnvironmentBuilds"]
 _PYTHON: Final = "python3"  # of the login node, and of any node: it only starts the runner
 _TIMEOUT_S: Final = 300.0  # seconds; a removal deletes many files
 _MAX_NAMED_JOBS: Final = 5
+_DRIVER: Final = re.compile(r"[1-9][0-9]{2}(\.[0-9]{1,4}){1,2}")
 _TEXTS: Final = ("tool", "python", "source", "job")
 _NOTHING: Final[api.MakeEnvironmentResponse] = {"job": None, "environment": None, "preview": None, "command": None}
 
@@ -55,10 +57,14 @@ class EnvironmentBuilds:
         cluster = self._cluster(name)
         location = cluster.location
         part = build_part(requested, environment_folder(location), location.environments)
-        if not requested.get("dry_run") and not part.get("replace"):
-            for one in await self._query_remote(cluster, "link", name=part["name"], hash=part["hash"]):
-                if (one["name"], one.get("hash")) == (part["name"], part["hash"]):
-                    return {**_NOTHING, "environment": _to_api(one)}
+        is_linked = not requested.get("dry_run") and not part.get("replace")
+        action = {"action": "link", "name": part["name"], "hash": part["hash"]} if is_linked else {"action": "list"}
+        present = await self._query_remote(cluster, **action)
+        for one in present if is_linked else ():
+            if (one["name"], one.get("hash")) == (part["name"], part["hash"]):
+                return {**_NOTHING, "environment": _to_api(one)}
+        if not requested.get("force"):
+            check_cuda(part["files"], location.advice.get("cuda"), _drivers(present), location.id)
         if requested.get("where") == "login":
             return {**_NOTHING, "command": await self._write_command(cluster, requested, part)}
         job_folder = cluster.tracker.folder.job(requested["key"]).path
@@ -147,6 +153,15 @@ def _folders(record: Any) -> tuple[str | None, str | None]:
     return record.environment.venv, record.environment.conda
 
 
+def _drivers(environments: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the drivers that jobs have found on their nodes, each with a job."""
+    return {
+        one["driver"]: one["job"]
+        for one in environments
+        if isinstance(one.get("driver"), str) and _DRIVER.fullmatch(one["driver"]) and isinstance(one.get("job"), str)
+    }
+
+
 def _listed(jobs: list[str]) -> str:
     more = f" and {len(jobs) - _MAX_NAMED_JOBS} more" if len(jobs) > _MAX_NAMED_JOBS else ""
     return f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(jobs[:_MAX_NAMED_JOBS])}{more}"
@@ -155,7 +170,8 @@ def _listed(jobs: list[str]) -> str:
 def _to_api(one: Mapping[str, Any]) -> api.MadeEnvironment:
     """Return an environment as the API shows it: what a cluster sends is checked field by field."""
     texts = {field: printable(one[field]) if isinstance(one.get(field), str) else None for field in _TEXTS}
-    packages, made = one.get("packages"), one.get("made")
+    packages, made, failures = one.get("packages"), one.get("made"), one.get("failed_imports")
+    failures = failures if isinstance(failures, str) else ""
     return {
         "name": printable(one["name"]),
         "path": printable(one["path"]),
@@ -165,4 +181,6 @@ def _to_api(one: Mapping[str, Any]) -> api.MadeEnvironment:
         "job": texts["job"],
         "made": float(made) if isinstance(made, int | float) else None,
         "packages": packages if isinstance(packages, int) else None,
+        "cuda": one["cuda"] if isinstance(one.get("cuda"), int) else None,
+        "failed_imports": [printable(line) for line in failures.split("\n") if line],
     }

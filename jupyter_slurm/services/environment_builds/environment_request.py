@@ -7,15 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.runner.environment import cuda
 from jupyter_slurm.services.jobdir.job_directory import is_key
 from jupyter_slurm.services.slurm.client import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["build_part"]
+__all__ = ["build_part", "check_cuda"]
 
+_EXAMPLES: Final = {11: "118", 12: "121"}
 _FILES: Final = {
     "requirements": {"requirements.txt"},
     "uv.lock": {"pyproject.toml", "uv.lock"},
@@ -66,3 +69,42 @@ def build_part(requested: api.EnvironmentWanted, folder: str, named: Mapping[str
     part = {**about, "name": name, "hash": digest, "folder": folder, "source": requested["source"]}
     part["replace"] = bool(requested.get("replace"))
     return {field: value for field, value in part.items() if value is not None and value is not False}
+
+
+def check_cuda(files: Mapping[str, str], limit: str | None, drivers: Mapping[str, str], cluster: str) -> None:
+    """Refuse packages that are built for a newer CUDA than the drivers of the nodes run.
+
+    Parameters
+    ----------
+    files : mapping
+        Files of the request.
+    limit : str or None
+        Newest CUDA toolkit of the site profile: ``11`` or ``11.8``.
+    drivers : mapping
+        Known drivers, with the jobs that have found them: used without a limit in the profile.
+    cluster : str
+        Name of the cluster.
+
+    Raises
+    ------
+    UsageError
+        No known node can run the packages.
+    """
+    needs = cuda.needed_by(dict(files))
+    if needs is None or not (limit or drivers):
+        return
+    if limit:
+        newest, source = int(limit.partition(".")[0]), f"the site profile of {cluster}"
+    else:
+        driver = max(drivers, key=lambda one: [int(part) for part in one.split(".")])
+        newest, source = cuda.limit_of(driver), f"driver {driver}, found by job {printable(drivers[driver])}"
+    if needs.major <= newest:
+        return
+    raise UsageError(
+        f"{needs.package} is built for CUDA {needs.major}, but the drivers of {cluster} run CUDA {limit or newest} at "
+        f"most ({source}). Nothing was installed.",
+        hint=f"Choose a version for CUDA {newest}. For PyTorch add a line such as `--index-url "
+        f"https://download.pytorch.org/whl/cu{_EXAMPLES.get(newest, '118')}` to requirements.txt. To install the "
+        f"packages all the same, for example to use CPUs only, add `force`: {page_url('how-to/make-environments')}",
+        scope="cuda",
+    )

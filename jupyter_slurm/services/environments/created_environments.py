@@ -15,11 +15,16 @@ __all__ = ["CreatedEnvironments", "environment_folder", "find_created"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _MAX_NAMES: Final = 1000
 
-# Prints "KIND<TAB>PATH" of the environment $2, with the real path, which later builds do not change; else the names.
+# Prints "KIND<TAB>PATH<TAB>CUDA DRIVER" of the environment $2: its real path, which later builds do not change, and
+# what its packages are built for; else the names.
 _FIND: Final = r"""cd "$1" 2>/dev/null || exit 0
 if [ -n "$2" ] && [ -L "$2" ]; then
     for kind in venv/pyvenv.cfg conda/conda-meta; do
-        if [ -e "$2/${kind#*/}" ]; then printf '%s\t%s\n' "${kind%%/*}" "$(cd -P "$2" && pwd)"; exit 0; fi
+        if [ -e "$2/${kind#*/}" ]; then
+            cuda=$(sed -n 's/.*"cuda": \([0-9]*\), "min_driver": \([0-9]*\)[,}].*/\1 \2/p' "$2/jupyter_slurm.json")
+            printf '%s\t%s\t%s\n' "${kind%%/*}" "$(cd -P "$2" && pwd)" "$cuda"
+            exit 0
+        fi
     done
 fi
 for one in *; do if [ -L "$one" ]; then printf 'name\t%s\n' "$one"; fi; done"""
@@ -34,6 +39,8 @@ class CreatedEnvironments(NamedTuple):
         ``venv`` or ``conda``; empty if there is no environment of the name.
     path : str
         Absolute path of the environment.
+    cuda, min_driver : int
+        Major versions of the CUDA that the packages are built for, and of its first driver; 0 if they need none.
     names : list of str
         Names of the environments, if there is none of the name.
     """
@@ -41,6 +48,8 @@ class CreatedEnvironments(NamedTuple):
     kind: str
     path: str
     names: list[str]
+    cuda: int = 0
+    min_driver: int = 0
 
 
 def environment_folder(location: ClusterLocation) -> str:
@@ -56,7 +65,9 @@ async def find_created(transport: Transport, location: ClusterLocation, name: st
     for line in decode_output(done.stdout).splitlines()[:_MAX_NAMES]:
         kind, _, value = line.partition("\t")
         if kind in ("venv", "conda") and value.startswith("/"):
-            return CreatedEnvironments(kind, value, [])
+            path, _, numbers = value.rpartition("\t")
+            needs = [int(number) for number in numbers.split()] if re.fullmatch(r"\d{1,4} \d{1,4}", numbers) else [0, 0]
+            return CreatedEnvironments(kind, path, [], *needs)
         if _NAME.fullmatch(value):
             names.append(value)
     return CreatedEnvironments("", "", names)

@@ -190,7 +190,8 @@ class Environments:
 
             made = await find_created(self._transport, self._location, requested)
             if made.kind:
-                return await self._with_variables(Environment.described(requested, {made.kind: made.path}))
+                found = Environment.described(requested, {made.kind: made.path})
+                return await self._with_variables(replace(found, cuda=made.cuda, min_driver=made.min_driver))
             raise _unknown(requested, [*known, *made.names])
         told: dict[str, Any] = dict(known[requested])
         if "image" in told:

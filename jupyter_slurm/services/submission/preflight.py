@@ -50,6 +50,7 @@ class Preflight:
         if record.cell is not None:
             named = record.cell.python
         warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
+        warnings += self._doubt_about_cuda(request)
         return [*warnings, *await self._doubt_about_folder(plan), *await self._doubt_about_outputs(plan)]
 
     async def check_cluster(self, plan: Plan) -> None:
@@ -116,6 +117,17 @@ class Preflight:
         if why:
             raise UsageError(str(why), hint=str(hint))
         return []
+
+    def _doubt_about_cuda(self, request: PlanRequest) -> list[str]:
+        """Warn if the packages of the environment are built for a newer CUDA than the profile allows."""
+        environment = request.prepared.environment if request.prepared else None
+        limit = self._where.advice.get("cuda")
+        if environment is None or limit is None or environment.cuda <= int(limit.partition(".")[0]):
+            return []
+        return [
+            f"The packages of {printable(environment.name)} are built for CUDA {environment.cuda}, but the drivers of "
+            f"{self._where.id} run CUDA {limit} at most."
+        ]
 
     async def _doubts(self, python: str | None) -> list[str]:
         """Return warnings about a Python on the nodes, which do not prevent a submission."""

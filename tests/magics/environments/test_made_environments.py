@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -30,11 +31,11 @@ def build_wheel(folder, settings=None, metadata=None):
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 
-def _wheel(folder: Path, version: str, name: str = "greeting") -> None:
+def _wheel(folder: Path, version: str, name: str = "greeting", text: str = "") -> None:
     """Write a wheel of a package."""
     about = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", f"version = '{version}'\n")
+        wheel.writestr(f"{name}.py", text or f"version = '{version}'\n")
         wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", "")
@@ -147,6 +148,41 @@ def test_hosts_that_reach_no_index_are_named_without_credentials(kernel: Any, re
     assert "(http://127.0.0.1:9/simple), login node " in login.stderr
     assert "nowhere was not made on the login node" in login.traceback
     assert "hidden" not in ran.traceback + ran.stdout + login.stdout + login.stderr
+
+
+@pytest.mark.here_only("what the node and the login node do is the same")
+def test_packages_for_a_newer_cuda_are_refused_and_failed_imports_are_named(
+    cluster: Any,
+    settings_of: Callable[..., dict[str, str]],
+    start_kernel: Callable[..., Any],
+    short_path: Path,
+    wheels: Path,
+) -> None:
+    _wheel(wheels, "12.1.105", "nvidia_cuda_runtime_cu12", "import libcuda_of_a_gpu_node\n")
+    _wheel(wheels, "1.0", "crashing", "import os\nos.abort()\n")
+    file = short_path / "requirements.txt"
+    file.write_text(f"--no-index\n--find-links {wheels}\ncrashing\nnvidia-cuda-runtime-cu12==12.1.105\ngreeting\n")
+    settings = settings_of(short_path, agent_host="inprocess", advice={"cuda": "11"})
+    kernel = start_kernel({**os.environ, **cluster.env(), **settings}, short_path)
+    try:
+        kernel.ok("%load_ext jupyter_slurm")
+        line = f"%slurm env create gpu from={file} tool=pip"
+        ran = kernel.run(line)
+        assert "nvidia-cuda-runtime-cu12 12.1.105 is built for CUDA 12, but the drivers of " in ran.traceback
+        assert "run CUDA 11 at most" in ran.traceback
+        assert "`force`" in ran.traceback
+        kernel.ok(f"{line} as=made wait force", timeout=180)
+        output = kernel.value("made.stdout")
+        assert "Warning: the import of crashing: the import ended the process" in output
+        assert "nvidia_cuda_runtime_cu12: ModuleNotFoundError: No module named 'libcuda_of_a_gpu_node'" in output
+        assert "greeting" not in output.partition("Warning")[2].replace("env=", "")
+        ran = kernel.ok("%%sbatch env=gpu out=got wait\nimport greeting\ngot = greeting.version")
+        assert kernel.value("got") == "2.0"
+        assert "The packages of gpu are built for CUDA 12" in kernel.text(ran.display)
+        kernel.ok("[row] = %slurm env list")
+        assert kernel.value("row['CUDA'], row['NOT IMPORTED']") == "12 crashing, nvidia_cuda_runtime_cu12"
+    finally:
+        kernel.stop()
 
 
 @pytest.mark.here_only("nothing is sent")

@@ -428,6 +428,8 @@ export interface components {
             readonly tool?: ("uv" | "pip" | "micromamba" | "mamba" | "conda") | null;
             /** @description Also where there is one of this request */
             readonly replace?: boolean;
+            /** @description Also where the drivers of the nodes do not run the CUDA of the packages */
+            readonly force?: boolean;
             /**
              * @description Whether a job makes it (the default), or a command on the login node
              * @enum {unknown}
@@ -458,6 +460,10 @@ export interface components {
             readonly packages: number | null;
             /** @description Which made it */
             readonly job: string | null;
+            /** @description Major version of CUDA that its packages are built for */
+            readonly cuda: number | null;
+            /** @description Modules that could not be imported when it was made, each with the message */
+            readonly failed_imports: readonly string[];
         };
         readonly Environments: {
             /** @description Where they are kept */
