@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.request import origin
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
-from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, NO_ENVIRONMENT
+from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT, MODULE_PREFIX, NO_ENVIRONMENT
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
@@ -95,6 +95,8 @@ def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
 def environment_name(parsed: MagicLine) -> str | None:
     """Return the environment that ``modules=`` and ``env=`` name together, or the one of ``image=``.
 
+    With ``env=auto`` this waits until a job has made the environment.
+
     Raises
     ------
     UsageError
@@ -105,6 +107,10 @@ def environment_name(parsed: MagicLine) -> str | None:
         from jupyter_slurm.client.sessions.launch import environment_named  # few lines name an image
 
         name = environment_named(name, image)
+    if name == AUTOMATIC_ENVIRONMENT:
+        from jupyter_slurm.client.environments.automatic import automatic_environment
+
+        name = automatic_environment(current(), parsed)
     if words is None:
         return name
     if not all(words.split(",")) or any(blank in words for blank in " \t\n"):

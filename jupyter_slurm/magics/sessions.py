@@ -12,6 +12,7 @@ from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolv
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
+from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.magics.cell_options import mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
@@ -40,6 +41,10 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
             lambda name: MISSING if name in _NODE_PLACEHOLDERS else lookup(name),
             variables(rest, cluster),
         )
+    if parsed.keywords.get("env") == AUTOMATIC_ENVIRONMENT:
+        from jupyter_slurm.client.environments.automatic import automatic_environment
+
+        parsed.keywords["env"] = automatic_environment(cluster, parsed, ["jupyterlab"])
     try:
         session = launch(cluster, parsed)
     except (SubmitRefused, OptionError) as error:

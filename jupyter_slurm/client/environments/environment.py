@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.environments.package_files import THIS, read_packages
+from jupyter_slurm.client.environments.package_files import NOTEBOOK, THIS, PackageFiles, read_packages
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.upload import submit_job
@@ -42,7 +42,7 @@ ACTIONS = ("create", "list", "remove")
 PLACES = ("job", "login")
 TOOLS = ("uv", "pip", "micromamba", "mamba", "conda")
 
-USAGE = "env create NAME [from=FILE|this] …, env list, env remove NAME"
+USAGE = "env create NAME [from=FILE|this|notebook] …, env list, env remove NAME"
 """Usage text for ``%slurm`` and ``jupyter slurm``."""
 
 KEYWORDS: dict[str, bool | None] = {
@@ -121,7 +121,7 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
     """
     words = request.parsed.keywords
     _check(request)
-    found = read_packages(words.get("from") or THIS)
+    found = _packages(words.get("from") or THIS)
     for line in found.notes:
         sys.stderr.write(printable(line) + "\n")
     wish: dict[str, object] = {"name": request.name, "kind": found.kind, "source": found.source, "files": found.files}
@@ -143,6 +143,14 @@ def create_environment(cluster: Cluster, request: EnvironmentRequest) -> Job | P
     if command := data["command"]:
         return _make_on_login_node(cluster, request.name, command)
     return handle(cluster, data["job"], from_start=True)
+
+
+def _packages(source: str) -> PackageFiles:
+    if source != NOTEBOOK:
+        return read_packages(source)
+    from jupyter_slurm.client.environments.notebook_packages import notebook_packages
+
+    return notebook_packages()
 
 
 def _make_on_login_node(cluster: Cluster, name: str, command: str) -> str:

@@ -16,13 +16,18 @@ from jupyter_slurm.client.images.python_packages import installed_packages
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["THIS", "PackageFiles", "read_packages"]
+__all__ = ["NOTEBOOK", "THIS", "PackageFiles", "read_packages"]
 
 THIS: Final = "this"
 """Word for the packages of this notebook's Python."""
 
+NOTEBOOK: Final = "notebook"
+"""Word for the packages that the cells of this notebook import."""
+
 _MAX_BYTES: Final = 4 << 20
-_HINT: Final = "Use from=this, or a requirements.txt, pyproject.toml, uv.lock or environment.yml of this computer."
+_HINT: Final = (
+    "Use from=this, from=notebook, or a requirements.txt, pyproject.toml, uv.lock or environment.yml of this computer."
+)
 # Lines that only this computer can install: files and folders, other files of requirements, editable packages.
 _LOCAL: Final = re.compile(
     r"(?:-e|-r|-c|--editable|--requirement|--constraint)\b|[./~]|[A-Za-z]:\\|file:|[^#]*@\s*file:|\S+\.(?:whl|zip|gz)\s*$"

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,17 +27,25 @@ _JUPYTER_PACKAGES = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbcl
 _MAX_NAMED_PACKAGES = 8
 
 
-def installed_packages(place: str = "image") -> tuple[api.ImageWantedEnvironment, list[str]]:
+def installed_packages(
+    place: str = "image", only: Set[str] | None = None
+) -> tuple[api.ImageWantedEnvironment, list[str]]:
     """Return the packages of this Python as an API object, and the packages that cannot be installed elsewhere.
 
     Parameters
     ----------
     place : str
         What the packages are for, as the notes call it.
+    only : set of str, optional
+        Names of the packages to return, all from PyPI.
     """
     pip, left, others = list[str](), list[str](), list[str]()
-    conda = _conda_packages(Path(sys.prefix))
-    for name, version, told, installer in sorted(_distributions()):
+    conda = _conda_packages(Path(sys.prefix)) if only is None else None
+    for name, version, told, installer in sorted(_distributions() if only is None else _distributions(sys.path)):
+        if only is not None:
+            if name not in only:
+                continue
+            told = "" if installer == "conda" else told  # conda notes the folder of its own build
         if name in _BASE_PACKAGES or (conda and installer == "conda"):
             continue
         line, is_left = _line(name, version, told)
@@ -67,11 +75,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MAX_NAMED_PACKAGES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _distributions() -> Iterator[tuple[str, str, str, str]]:
-    """Return name, version, direct_url.json and installer of each package, once, without packages of the system."""
+def _distributions(folders: list[str] | None = None) -> Iterator[tuple[str, str, str, str]]:
+    """Return name, version, direct_url.json and installer of each package, once; by default without the system's."""
     paths = sysconfig.get_paths()
     seen = set[str]()
-    for found in importlib.metadata.distributions(path=list(dict.fromkeys([paths["purelib"], paths["platlib"]]))):
+    path = folders or list(dict.fromkeys([paths["purelib"], paths["platlib"]]))
+    for found in importlib.metadata.distributions(path=path):
         name = re.sub(r"[-_.]+", "-", found.metadata["Name"] or "").lower()
         if name and name not in seen:
             seen.add(name)

@@ -15,13 +15,24 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 if TYPE_CHECKING:
     from jupyter_slurm.domain.profile_tables import TomlTable
 
-__all__ = ["FAILED_EXIT", "MODULE_PREFIX", "NO_ENVIRONMENT", "Environment", "inherits_environment", "module_command"]
+__all__ = [
+    "AUTOMATIC_ENVIRONMENT",
+    "FAILED_EXIT",
+    "MODULE_PREFIX",
+    "NO_ENVIRONMENT",
+    "Environment",
+    "inherits_environment",
+    "module_command",
+]
 
 #: Beginning of an ``env=`` that names modules: ``module:gcc/12,python/3.11``.
 MODULE_PREFIX: Final = "module:"
 
 #: An ``env=`` of a step that does without the environment of its allocation.
 NO_ENVIRONMENT: Final = "none"
+
+#: An ``env=`` for the packages of this notebook, in front ends that know the notebook.
+AUTOMATIC_ENVIRONMENT: Final = "auto"
 
 #: The exit code of the text if the environment cannot be activated.
 FAILED_EXIT: Final = 125

@@ -39,13 +39,14 @@ ENVIRONMENT_HELP = """
 Jobs make Python environments on the cluster, with uv, pip or conda. The card of the job shows their output. The
 environment appears when it is complete: env=NAME uses it in cells, steps, sessions and kernels.
 
-    %slurm env create NAME [from=FILE|this]  make an environment; options of sbatch and keywords follow
+    %slurm env create NAME [from=FILE|this|notebook]  make an environment; options of sbatch and keywords follow
     %slurm env list                          list the environments
     %slurm env remove NAME                   remove an environment that no job uses
 
 Keywords of env create (they have no dashes; options of Slurm have):
     from=FILE     install the packages of a requirements.txt, a pyproject.toml (its dependencies), a uv.lock or an
-                  environment.yml; from=this (default): the exact versions of the packages of this notebook's Python
+                  environment.yml; from=this (default): the exact versions of the packages of this notebook's Python;
+                  from=notebook: only those that the cells of this notebook import
     python=3.12   use this version of Python (default: that of the cluster; with from=this that of this notebook)
     tool=NAME     use uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip)
     replace       make the environment also if one with the same packages exists
@@ -57,7 +58,7 @@ Keywords of env create (they have no dashes; options of Slurm have):
     show          print the command line and the script; submit nothing
 
 If an environment with the same packages exists, it gets the name at once, without a job. A failed build changes
-nothing.
+nothing. env=auto in the line of a cell makes the environment of from=notebook when it is first needed, and uses it.
 
 Examples:
     %slurm env create torch from=requirements.txt python=3.12 --time 30:00 wait

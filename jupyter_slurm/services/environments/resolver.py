@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
-from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, MODULE_PREFIX, Environment, inherits_environment
+from jupyter_slurm.domain.scripts.environments import (
+    AUTOMATIC_ENVIRONMENT,
+    FAILED_EXIT,
+    MODULE_PREFIX,
+    Environment,
+    inherits_environment,
+)
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
@@ -348,6 +354,12 @@ class Environments:
 
 def _unknown(requested: str, names: Sequence[str]) -> UsageError:
     """Return the error for a name that no environment has."""
+    if requested == AUTOMATIC_ENVIRONMENT:
+        return UsageError(
+            "env=auto works in the cells of a notebook and in `%slurm launch`, which know the imports of the notebook.",
+            hint="Make an environment with `%slurm env create NAME from=notebook`, and use env=NAME.",
+            scope="unknown",
+        )
     near = get_close_matches(requested, names, n=1)
     there = f"Named environments: {', '.join(sorted(names))}" if names else "No environment has a name yet"
     return UsageError(

@@ -151,6 +151,33 @@ def test_hosts_that_reach_no_index_are_named_without_credentials(kernel: Any, re
 
 
 @pytest.mark.here_only("what the node and the login node do is the same")
+def test_the_imports_of_the_notebook_become_an_environment_once(kernel: Any, wheels: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheels / "greeting-1.0-py3-none-any.whl") as wheel:
+        wheel.extractall(tmp_path)  # the Python of the notebook has it
+    (tmp_path / "greeting-1.0.dist-info" / "top_level.txt").write_text("greeting\n")
+    (tmp_path / "of_this_computer.py").touch()
+    kernel.ok(f"import os, sys\nsys.path.insert(0, {str(tmp_path)!r})")
+    kernel.ok(f"os.environ.update(UV_NO_INDEX='1', UV_FIND_LINKS={str(wheels)!r})")
+    try:
+        kernel.ok("import greeting\nimport of_this_computer")
+        cell = "import greeting, sys\ngot = greeting.version, sys.prefix"
+        ran = kernel.ok(f"%%sbatch env=auto out=got wait\n{cell}", timeout=180)
+        assert "Making the environment auto-" in ran.stderr
+        assert "no installed package has these modules: of_this_computer" in ran.stderr
+        path = kernel.value("got[1]")
+        assert kernel.value("got[0]") == "1.0"
+        assert "/environments/.made/" in path
+        ran = kernel.ok(f"%%sbatch env=auto out=got wait\n{cell}")
+        assert (ran.stderr, kernel.value("got[1]")) == ("", path)
+        ran = kernel.ok("%slurm env create named from=notebook")
+        assert f"exists in {path}" in ran.stdout + str(ran.result)
+        ran = kernel.run("%%sbatch env=auto show\n1")
+        assert "env=auto may need a job" in ran.traceback
+    finally:
+        kernel.ok("del os.environ['UV_NO_INDEX'], os.environ['UV_FIND_LINKS']\nsys.path.pop(0)")
+
+
+@pytest.mark.here_only("what the node and the login node do is the same")
 def test_packages_for_a_newer_cuda_are_refused_and_failed_imports_are_named(
     cluster: Any,
     settings_of: Callable[..., dict[str, str]],
