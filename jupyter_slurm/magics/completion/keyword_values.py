@@ -15,6 +15,7 @@ from jupyter_slurm.client.submission.dependencies import KINDS
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.ranks import LAUNCHERS
+from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.magics.cell_options import as_python
 
 __all__ = ["Suggestion", "keyword_values"]
@@ -42,7 +43,10 @@ def keyword_values(text: str, value: str, shell: Any, cell: str) -> Suggestion |
         The text below the line.
     """
     if text == "env":
-        return Suggestion(value, name_completion.names("environment"))
+        own = NamedEntity(AUTOMATIC_ENVIRONMENT, "imports of this notebook")
+        return Suggestion(value, [*name_completion.names("environment"), own])
+    if text == "where":
+        return Suggestion(value, [NamedEntity("job", ""), NamedEntity("login", "on the login node")])
     if text == "on":
         return Suggestion(value, _unique([*_variables(shell, _is_open), *name_completion.names("allocation")]))
     if text == "kernel":

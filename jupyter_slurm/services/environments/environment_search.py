@@ -10,21 +10,29 @@ import time
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, module_command
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.environments.created_environments import environment_folder
 from jupyter_slurm.services.slurm.client import decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["EnvironmentSearch"]
+__all__ = ["MADE", "EnvironmentSearch"]
 
 log = logging.getLogger(__name__)
+
+MADE = "made"
+"""Kind of the environments that ``env create`` has made."""
 
 _TIMEOUT_S = 30.0  # seconds; `module avail` reads many files on some sites
 _CACHE_AGE_S = 600.0  # seconds
 _RETRY_INTERVAL_S = 30.0  # seconds after a search that failed
-_KINDS = ("conda", "venv", "module")
+_KINDS = ("conda", "venv", "module", MADE)
 
-# Prints lines "KIND<TAB>NAME". Named conda environments, virtual environments in usual places, modules with a Python.
+# Prints lines "KIND<TAB>NAME". Environments that jobs have made in the folder $1, named conda environments, virtual
+# environments in usual places, modules with a Python.
 _SEARCH = rf"""
+for link in "$1"/*; do
+    if [ -L "$link" ]; then printf '{MADE}\t%s\n' "${{link##*/}}"; fi
+done
 for root in "${{CONDA_EXE:+${{CONDA_EXE%/bin/conda}}}}" "$MAMBA_ROOT_PREFIX" "$HOME/.conda" "$HOME/miniconda3" \
     "$HOME/anaconda3" "$HOME/miniforge3" "$HOME/mambaforge" "$HOME/micromamba" /opt/conda
 do
@@ -88,8 +96,9 @@ class EnvironmentSearch:
 
     async def _search(self) -> None:
         self._next_at = time.monotonic() + _RETRY_INTERVAL_S
+        folder = environment_folder(self._location)
         try:
-            found = await self._transport.run(["/bin/sh", "-c", _SEARCH], timeout=_TIMEOUT_S)
+            found = await self._transport.run(["/bin/sh", "-c", _SEARCH, "sh", folder], timeout=_TIMEOUT_S)
         except SlurmError as error:
             log.info("the environments of %s are not known: %s", self._location.id, error)
         else:

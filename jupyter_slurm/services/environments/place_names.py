@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.environments.environment_search import EnvironmentSearch
+from jupyter_slurm.services.environments.environment_search import MADE, EnvironmentSearch
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 _USED = "last used"
 _MAX_USED = 5
+_MAX_MADE = 50
 _MAX_FOLDERS = 200
 _TIMEOUT_S = 5.0  # seconds; a file system may hang
 
@@ -59,7 +60,7 @@ class PlaceNames:
         self._location, self._transport, self._search, self._entries = location, transport, search, entries
 
     async def environments(self, wait: float) -> list[NamedEntity]:
-        """Return values of ``env=``: those of the profile, the last used ones, and those that a search has found.
+        """Return values of ``env=``: of the profile, the last used ones, those made by jobs, and those of a search.
 
         Parameters
         ----------
@@ -70,9 +71,10 @@ class PlaceNames:
         named = [NamedEntity(name, ", ".join(sorted(table))) for name, table in described]
         used = [NamedEntity(name, _USED) for name in self._used(_environment_of)]
         found = await self._search.find(wait)
-        kinds = dict(found)
+        made = [NamedEntity(name, MADE) for name in self._used(_made_by, _MAX_MADE)]
+        kinds = dict([*found, *made])
         used = [NamedEntity(name, ", ".join(filter(None, [kinds.get(name), about]))) for name, about in used]
-        return _unique([*named, *used, *found])
+        return _unique([*named, *used, *made, *found])
 
     async def folders(self, start: str) -> list[NamedEntity]:
         """Return the folders whose path begins with a text, each with a slash at its end.
@@ -105,11 +107,11 @@ class PlaceNames:
         found = [one for one in decode_output(done.stdout).split("\0") if one and one.isprintable()]
         return [NamedEntity("~" + one[len(home) :] if is_below_home else one, "") for one in found]
 
-    def _used(self, name_of: Callable[[TrackedJob], str]) -> list[str]:
+    def _used(self, name_of: Callable[[TrackedJob], str], limit: int = _MAX_USED) -> list[str]:
         """Return the last used names, the latest first."""
         newest = sorted(self._entries(), key=lambda entry: entry.submit_time or 0.0, reverse=True)
         names = dict.fromkeys(name for entry in newest if (name := name_of(entry)))
-        return list(names)[:_MAX_USED]
+        return list(names)[:limit]
 
     def _folder_of(self, entry: TrackedJob) -> str:
         """Return the folder of a session, as a user would type it."""
@@ -126,6 +128,12 @@ def _environment_of(entry: TrackedJob) -> str:
     name = environment.name if environment else ""
     is_relative = "/" in name and not name.startswith(("/", "~", "docker://"))
     return "" if is_relative else name
+
+
+def _made_by(entry: TrackedJob) -> str:
+    """Return the environment that a job has made; empty if it has made none."""
+    build = entry.record.environment_build if entry.record else None
+    return build.name if build and entry.is_finished and entry.exit_code == 0 else ""
 
 
 def _unique(names: Iterable[NamedEntity]) -> list[NamedEntity]:

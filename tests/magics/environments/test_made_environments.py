@@ -85,6 +85,7 @@ def test_an_environment_is_made_used_replaced_and_removed(kernel: Any, requireme
     cell = "import greeting, sys\ngot = greeting.version, sys.prefix"
     kernel.ok(f"%%sbatch env=my-env as=cell out=got wait\n{cell}")
     path = kernel.value("got[1]")
+    assert kernel.complete("%%sbatch env=my-") == (["my-env"], ["made, last used"])
     assert kernel.value("got[0]") == "1.0"
     assert path == kernel.value("cell.record['environment']['venv']")
     assert "/environments/.made/" in path

@@ -37,11 +37,15 @@ async def test_environments_and_folders_are_found_and_the_last_used_ones_come_fi
         f"{home}/data sets/": "",
         f"{home}/venv/": "",
     }
+    made = Path((await desk.core.environments.list_to_api(desk.id))["folder"])
+    (made / ".made").mkdir(parents=True)
+    (made / "of-a-job").symlink_to(".made/0123456789abcdef.01234567")
     assert await names("folder", f"{work}/d") == {f"{work}/data sets/": ""}
     assert await names("folder", f"{work}/.") == {f"{work}/.hidden/": ""}
     assert await names("folder", "/no/such/") == await names("folder", "no path") == {}
     assert f"{home}/" in await names("folder")
-    assert (await names("environment"))[f"{home}/venv"] == "venv"
+    found = await names("environment")
+    assert (found[f"{home}/venv"], found["of-a-job"]) == ("venv", "made")
 
     await desk.submit("#!/bin/sh\n", "--hold", env=f"{home}/venv")
     assert next(iter((await names("environment")).items())) == (f"{home}/venv", "venv, last used")
