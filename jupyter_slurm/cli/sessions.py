@@ -27,6 +27,7 @@ browser, logged in.
   jupyter slurm launch mycluster -p gpu --gpus 1 --time 8:00:00 name=training idle=2h
   jupyter slurm launch -p gpu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3
   jupyter slurm launch -p gpu app=tensorboard logdir=runs
+  jupyter slurm launch on=12345
   jupyter slurm launch -p gpu -- python3 -m http.server --bind {{host}} {{port}}
 
 The cluster can also be given as for other commands: --cluster NAME.
@@ -46,6 +47,8 @@ Keywords (without dashes; options of sbatch have dashes):
   jupyter=install
                 install JupyterLab with pip if that Python has none; done once, into the directory of images
   idle=TIME     stop the session after this time without use: 30m, 2h, or as for --time (default: 1d)
+  on=JOB        run in this job of yours or this open allocation, as a step: an ID, or the name of an allocation. The
+                session ends with the job, and the job continues when the session ends
   port=PORT     local port (default: the first free one)
   resume        continue in the same job after its time limit, preemption or a node failure, at most 20 times
                 (resume=3: three times)
@@ -113,6 +116,7 @@ def _launch(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words):
         args.explain()
         return 0
+    from jupyter_slurm.client.allocations.choice import place_named
     from jupyter_slurm.client.clusters.option_tables import option_table
     from jupyter_slurm.client.render.terminal import printable
     from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolve_cluster
@@ -121,7 +125,8 @@ def _launch(args: argparse.Namespace) -> int:
     name, line = named_in(shlex.join(with_cluster_first(args.words)))
     cluster = resolve_cluster(name)
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
-    session = launch(cluster, parsed)
+    on = parsed.keywords.get("on")
+    session = launch(cluster, parsed, on=place_named(cluster, on, {}) if on else None)
     for warning in session._data.get("warnings") or ():
         print(printable(f"Warning: {warning}"), file=sys.stderr)
     if not _await(session):

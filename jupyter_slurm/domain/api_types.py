@@ -533,6 +533,7 @@ class Launch(TypedDict):
     app_values: NotRequired[LaunchAppValues]
     ssh: NotRequired[str | None]
     port: NotRequired[int | None]
+    on: NotRequired[str | None]
     prefix: NotRequired[str | None]
     options: NotRequired[Sequence[str]]
     python: NotRequired[str | None]
@@ -568,6 +569,7 @@ class Session(TypedDict):
     steps: Sequence[SessionStep]
     idle: float
     dir: NotRequired[str | None]
+    on: NotRequired[str | None]
 
 
 class SessionWay(TypedDict):

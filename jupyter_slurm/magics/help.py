@@ -294,6 +294,8 @@ Keywords of launch (they have no dashes; options of Slurm have):
     jupyter=install
                   if this Python has no Jupyter, install JupyterLab once with pip into the folder of images
     idle=TIME     stop the session after this time without use: 30m, 2h, or as for --time (default: a day)
+    on=JOB        run in this job of yours or this open allocation, as a step: a variable, the name given by as=, or an
+                  ID. The session ends with the job; the job continues when the session ends
     port=PORT     use this local port
     resume        restart in the same job after time limit, preemption and node failure, at most 20 times (resume=3
                   allows 3): same name, URL and login, new kernels

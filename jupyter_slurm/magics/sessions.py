@@ -6,6 +6,7 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.client.allocations.choice import place_named
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolve_cluster
@@ -46,7 +47,8 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
 
         parsed.keywords["env"] = automatic_environment(cluster, parsed, ["jupyterlab"])
     try:
-        session = launch(cluster, parsed)
+        on = parsed.keywords.get("on")
+        session = launch(cluster, parsed, on=place_named(cluster, on, {**shell.user_ns, **local_ns}) if on else None)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, rest, parsed, "")
         raise

@@ -18,7 +18,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["choose", "join"]
+__all__ = ["choose", "join", "place_named"]
 
 _JOB_ID = re.compile(r"[0-9]+(?:_[0-9]+)?", re.ASCII)
 
@@ -51,6 +51,22 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         here._mine.append(found)
         found._follow()
     return found
+
+
+def place_named(cluster: Cluster, name: str, namespace: Mapping[str, object]) -> str:
+    """Return the running job or the open allocation that ``on=NAME`` of a session means: an ID, or a key.
+
+    Raises
+    ------
+    UsageError
+        No allocation has that name, or several have it.
+    """
+    reference = _job_named(cluster, name, namespace)
+    if reference is None:
+        found = choose(cluster, name, namespace)
+        assert found is not None  # `choose` returns the named allocation or raises
+        reference = str(found.key)
+    return reference
 
 
 def _job_named(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> str | None:

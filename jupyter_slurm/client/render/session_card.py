@@ -106,6 +106,8 @@ def session_notes(data: api.Job) -> list[str]:
         how = "opens it logged in" if is_jupyter else "opens it"
         said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() in this notebook, {how}.")
     said.append(f"It stops after {duration_words(session['idle'])} without {'use' if is_jupyter else 'a connection'}.")
+    if on := session.get("on"):
+        said.append(f"It runs in job {on}, and ends with it. The job continues when the session ends.")
     if resume := session.get("resume"):
         said.append(f"At its time limit it starts again, at most {resume} times, with new kernels.")
     return said

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, with_id
+from jupyter_slurm.client.clusters.other_clusters import naming_others
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.request import report_warnings
 from jupyter_slurm.client.jobs.upload import submit_once
@@ -48,6 +50,7 @@ WORDS: dict[str, bool | None] = {
     "name": True,
     "noopen": False,
     "notebook": True,
+    "on": True,
     "open": False,
     "port": True,
     "python": True,
@@ -118,7 +121,12 @@ def own_cluster_name() -> str:
 
 
 def launch(
-    cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], None] = report_warnings, ssh: str | None = None
+    cluster: Cluster,
+    parsed: MagicLine,
+    *,
+    notify: Callable[[api.Job], None] = report_warnings,
+    ssh: str | None = None,
+    on: str | None = None,
 ) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
 
@@ -132,6 +140,9 @@ def launch(
         Function that shows warnings about the submitted job; by default they are printed.
     ssh : str, optional
         Public key that sshd lets in, instead of the command.
+    on : str, optional
+        ID of a running job, or key of an open allocation, in which the server runs as a step. By default the value of
+        ``on=``.
 
     Raises
     ------
@@ -145,7 +156,8 @@ def launch(
             raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
     _check_install(words, parsed)
     env = environment_named(words.get("env"), words.get("image"))
-    is_open = env is not None and "python" not in words
+    place = on or words.get("on")
+    is_open = (env is not None or place is not None) and "python" not in words
     submission = Submission(
         "session",
         "",
@@ -156,12 +168,10 @@ def launch(
         resume=parse_restarts(parsed),
         stage=parse_stage_words(words),
     )
-    with submission.body(cluster) as body:
-        asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
-        asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
-        asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
-        asked |= {"jupyter": words.get("jupyter"), "ssh": ssh, "app": cast("Any", words.get("app"))}
-        asked["app_values"] = cast("Any", {name: words[name] for name in _OF_AN_APP if words.get(name)})
+    others = naming_others(cluster, place) if place else contextlib.nullcontext()
+    with submission.body(cluster) as body, others:
+        asked = _request(body, parsed)
+        asked |= {"ssh": ssh, "on": place}
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:
@@ -171,6 +181,17 @@ def launch(
             ) from None
     notify(data)
     return Session(cluster, data, from_start=True)
+
+
+def _request(body: Mapping[str, Any], parsed: MagicLine) -> api.Launch:
+    """Return the request of a session, from a submission and the keywords of the line."""
+    words = parsed.keywords
+    asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
+    asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
+    asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
+    asked |= {"jupyter": words.get("jupyter"), "app": cast("Any", words.get("app"))}
+    asked["app_values"] = cast("Any", {name: words[name] for name in _OF_AN_APP if words.get(name)})
+    return asked
 
 
 def _check_install(words: Mapping[str, str | None], parsed: MagicLine) -> None:

@@ -28,12 +28,14 @@ _REQUESTS = "JUPYTER_SLURM_REQUESTS"  # path of the pipe with the requests; othe
 def enter(place: JobDirectory, asked: StepRequest, args: list[str]) -> int:
     """Run the program of a step in a container. Without a container, report the reason."""
     contain, kind, folder = load("container.run"), place.job["kind"], place.folder
-    described, is_python = place.job["environment"], kind in ("python", "process")
+    described, is_python = place.job["environment"], kind in ("python", "process", "session")
     argv = [asked.get("python") or "python3", "-u", path_of("allocation.contained_step"), folder] if is_python else []
 
     def report(text: str) -> None:
         sys.stderr.write(f"container: {described['image']}: {text}\n")
         sys.stderr.flush()
+        if kind == "session":
+            place.stage(f"image: {text}")
 
     os.environ.pop(_REQUESTS, None)
     try:
@@ -41,7 +43,7 @@ def enter(place: JobDirectory, asked: StepRequest, args: list[str]) -> int:
             contain.start(
                 described,
                 [*argv, *args],
-                [os.path.dirname(folder)],
+                contain.folders(place.job, folder),
                 report,
                 is_python=is_python,
                 hold=os.path.join(folder, "held"),
@@ -51,6 +53,8 @@ def enter(place: JobDirectory, asked: StepRequest, args: list[str]) -> int:
     except contain.RuntimeRefused as error:
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         sys.stderr.write(f"container: {error} (node {node})\n")
+        if kind == "session":
+            place.end(contain.FAILED, session={"why": f"{error} (node {node})", "hint": contain.HINT})
         return int(contain.FAILED)
 
 

@@ -49,7 +49,8 @@ class HeldStep:
         self.is_process = place.job["kind"] == "process"
         self.is_contained = bool((place.job.get("environment") or {}).get("image"))
         self.takes_cells = self.is_process or place.job["kind"] == "kernel"
-        self.is_one_task = self.takes_cells  # with all resources of the allocation on its node
+        self.is_session = place.job["kind"] == "session"
+        self.is_one_task = self.takes_cells or self.is_session  # with all resources of the allocation on its node
         self.cells: dict[str, JobDirectory] = {}  # job directories of cells that have not ended
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
@@ -158,9 +159,10 @@ class HeldStep:
         return {**(given or {}), **own, **self.request.get("variables", {})}
 
     def send(self, name: str) -> None:
-        """Interrupt the running cell, or end the step."""
+        """Interrupt the running cell, or end the step. A session first gets the chance to end its server."""
+        is_asked = name == "INT" or (self.is_session and not self.is_interrupted)
         self.is_interrupted = True
-        self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT if is_asked else signal.SIGTERM)
 
     def listens(self) -> bool:
         """Return whether a process accepts input now. True also for a process that has ended: it ignores the input."""
@@ -181,14 +183,23 @@ class HeldStep:
             if os.path.exists(os.path.join(place.folder, "end.json")):
                 del self.cells[key]
 
+    def _reason_of_session(self) -> dict[str, Any]:
+        """Return the reason that the session has recorded in its end marker."""
+        path = os.path.join(self.place.folder, "end.json")
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(path, "rb") as file:
+            return {"session": json.load(file)["session"]}
+        return {}
+
     def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Record how the step ended."""
         has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
-        said = (
+        said: dict[str, Any] = (
             {"said" if has_begun else "refused": "; ".join(self.slurm_messages())}
             if code and not self.is_interrupted
             else {}
         )
+        if self.is_session:
+            said.update(self._reason_of_session())
         leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
         self.place.publish_event("ended")
         # The environment of the cell may contain tokens, and the job directory is kept for days.
@@ -196,7 +207,7 @@ class HeldStep:
             self.place.put(os.path.join(self.place.folder, "step.json"), json.dumps({**self.request, "env": None}))
 
 
-def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
+def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: Any) -> None:
     """Write the end marker of a step, with the messages in ``said`` (read by services/jobs/notebook_process.py)."""
     end: dict[str, object] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation

@@ -82,7 +82,9 @@ def read_request(folder: str) -> StepRequest:
 
 
 def run_python(step: Any, cell: Any, place: JobDirectory, args: list[str]) -> int:
-    """Run a Python cell, or a process for cells; ``step`` is this module."""
+    """Run a Python cell, a process for cells, or the server of a session; ``step`` is this module."""
+    if place.job["kind"] == "session":
+        return int(load("session.serve").SessionRun(place).run())
     place.offer()  # one directory for all tasks of the step
     if (rank := os.environ.get("SLURM_PROCID", "0")) != "0":
         place.suffix = f".rank{rank}"  # separate figures and values for each rank
@@ -108,7 +110,7 @@ def main() -> int:
         os.umask(asked["umask"])
     if kind in ("kernel", "process"):
         load("proc").be_interactive(os.environ)
-    if kind in ("kernel", "process") or (kind == "python" and os.environ.get("SLURM_STEP_NUM_TASKS") == "1"):
+    if kind in ("kernel", "process", "session") or (kind == "python" and os.environ.get("SLURM_STEP_NUM_TASKS") == "1"):
         hide_srun(asked)
     if kind == "kernel":
         return int(cell.load("kernel.keeper").serve(cell, place))
@@ -117,7 +119,7 @@ def main() -> int:
         os.chmod(args[0], 0o700)
     if (place.job.get("environment") or {}).get("image"):
         return int(load("allocation.contained_step").enter(place, asked, args))
-    if kind in ("process", "python"):
+    if kind in ("process", "python", "session"):
         return run_python(sys.modules[__name__], cell, place, args)
     return become(args)
 

@@ -39,7 +39,7 @@ else:
     RuntimeRefused = runtimes.RuntimeRefused
 
 FAILED = 125  # exit code without a container, as for other environments in domain/scripts/environments.py
-_HINT = "Read `jupyter slurm log`. Exclude the node with -x NODE, or choose another image with image= or env=."
+HINT = "Read `jupyter slurm log`. Exclude the node with -x NODE, or choose another image with image= or env=."
 _GPU_QUERY_TIMEOUT_S = 60.0  # seconds for nvidia-smi
 _PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two checks for slurmstepd
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -383,7 +383,7 @@ def main() -> int:
     is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))
     is_watched = is_watched and "session" not in place.job
     if code == FAILED and not (is_told or is_watched):
-        told = {"session": {"why": why_not, "hint": _HINT}} if "session" in place.job else {}
+        told = {"session": {"why": why_not, "hint": HINT}} if "session" in place.job else {}
         place.end(FAILED, **told)
     return code
 

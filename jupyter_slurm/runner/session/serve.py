@@ -79,7 +79,8 @@ class SessionRun:
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._stop)
+        for number in (signal.SIGTERM, signal.SIGINT):  # in a step of an allocation, its holder sends SIGINT
+            signal.signal(number, self._stop)
 
     def _stop(self, *_: Any) -> None:
         self.is_ending = True

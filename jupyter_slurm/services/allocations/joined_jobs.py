@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from jupyter_slurm._version import __version__
+from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.ids import JobId
@@ -58,8 +59,8 @@ class JoinedJobs:
         Installs the runner, and returns the path of one of its files.
     apply_start : callable
         Records the start of a holder.
-    timeout : float
-        Seconds until the step must have started.
+    settings : Settings
+        Have the time in which the step must start, and the lease where the caller names none.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class JoinedJobs:
         find: Callable[[str], Awaitable[TrackedJob]],
         installed_path: Callable[[str], Awaitable[str]],
         apply_start: Callable[[TrackedJob], Awaitable[None]],
-        timeout: float,
+        settings: Settings,
     ) -> None:
-        self._client, self._tracker, self._find, self._timeout = client, tracker, find, timeout
+        self.default_lease = settings.allocation_lease
+        self._client, self._tracker, self._find, self._timeout = client, tracker, find, settings.submit_timeout
         self._installed_path, self._apply_start = installed_path, apply_start
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._checked_at: dict[str, float] = {}

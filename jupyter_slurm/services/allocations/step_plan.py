@@ -12,6 +12,7 @@ from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.allocations.session_steps import record_session
 from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
 from jupyter_slurm.services.jobdir.job_json_model import (
@@ -32,6 +33,7 @@ __all__ = ["KernelStepFile", "StepFile", "plan_step", "record_step"]
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
+_OF_ONE_TASK = ("process", "kernel", "session")
 
 
 class KernelStepFile(TypedDict):
@@ -69,7 +71,7 @@ def plan_step(
     UsageError
         A step cannot have one of the options, or an option keeps its environment from the step.
     """
-    options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
+    options, is_one_task = list(asked.get("options") or []), asked["kind"] in _OF_ONE_TASK
     names = step_options(table, options, is_process=is_one_task)
     if is_one_task:
         options[:0] = _ONE_TASK
@@ -97,7 +99,7 @@ def plan_step(
 
 def _step_python(asked: api.Step, prepared: PreparedEnvironment | None) -> str | None:
     """Return the Python of a cell or a process; a command or a script needs none of the environment."""
-    if prepared is not None and asked["kind"] in ("python", "process"):
+    if prepared is not None and asked["kind"] in ("python", "process", "session"):
         return prepared.python
     return asked.get("python") or asked.get("default_python")
 
@@ -119,7 +121,7 @@ def record_step(
         if not args:
             raise UsageError("The line has no command.", hint="Write %srun [keywords] [options] COMMAND [arguments].")
         text, name = f"{shlex.join(args)}\n", "command"
-    elif kind in ("python", "process", "kernel"):
+    elif kind in ("python", *_OF_ONE_TASK):
         name = "cell.py" if kind == "python" else kind
         if not (step["python"] or asked.get("process")):
             raise UsageError("The request names no Python for the cell.", hint="Name it with python=PATH.")
@@ -141,19 +143,27 @@ def record_step(
     )
     if asked.get("process"):
         record = replace(record, name=asked.get("filename") or name)
+    if kind == "session":
+        record = record_session(record, asked, allocation)
     if kind == "python":
-        filename, values = asked.get("filename") or "<cell>", asked.get("values")
-        cell = CellRecord(source=text, filename=filename, python=step["python"] or None)
-        record = replace(record, cell=cell)
-        if values:
-            sent = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
-            record = replace(record, values=sent)
+        record = _record_cell(record, asked, text, step["python"])
     return record, text.encode("utf-8", "surrogateescape")
+
+
+def _record_cell(record: JobRecordFile, asked: api.Step, text: str, python: str | None) -> JobRecordFile:
+    """Return the record of a step with its Python cell, and the names of its variables."""
+    record = replace(
+        record, cell=CellRecord(source=text, filename=asked.get("filename") or "<cell>", python=python or None)
+    )
+    if values := asked.get("values"):
+        sent = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
+        record = replace(record, values=sent)
+    return record
 
 
 def _run_by(requested: api.Step, name: str, python: str | None) -> list[str]:
     """Return the command that srun runs, as requested."""
     args = list(requested.get("args") or [])
-    if requested["kind"] in ("process", "kernel"):
+    if requested["kind"] in _OF_ONE_TASK:
         return [python or ""]
     return args if requested["kind"] == "command" else [name, *args]

@@ -24,6 +24,7 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations.kernels import Kernels
+from jupyter_slurm.services.allocations.session_steps import show_limit
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
@@ -290,6 +291,8 @@ class Steps:
         if allocation is not None and not allocation.is_finished and not _ran_before_requeue(step, allocation):
             waits = allocation.latest if allocation.state.is_pending else self._waiting_record(step, allocation)
             self._apply_wait_reason(step, waits)
+            if step.kind == "session":
+                show_limit(step, allocation)
             await self._read_state(step)
             return
         if not await self._has_ended(step) and not step.is_finished:  # another task may have read its end meanwhile

@@ -105,7 +105,7 @@ def compose_cluster(
     search, leases = EnvironmentSearch(location, transport), Leases(tracker)
     parts = (client, scan, recovery, tracker, inventory.facts, staging)
     submitter = Submitter(identity.record, location, settings, SubmissionServices(*parts))
-    joined = _joined_jobs(sources, jobs, steps, submitter, settings.submit_timeout)
+    joined = _joined_jobs(sources, jobs, steps, submitter, settings)
     return Cluster(
         identity=identity,
         location=location,
@@ -152,7 +152,7 @@ def _runner_watch(location: ClusterLocation, sources: JobSources, steps: Steps, 
 
 
 def _joined_jobs(
-    sources: JobSources, jobs: JobCatalog, steps: Steps, submitter: Submitter, timeout: float
+    sources: JobSources, jobs: JobCatalog, steps: Steps, submitter: Submitter, settings: Settings
 ) -> JoinedJobs:
     """Make the service that joins running jobs."""
 
@@ -161,7 +161,7 @@ def _joined_jobs(
         return submitter.runner_path(name)
 
     given = (partial(jobs.find, is_shown=False), installed_path, steps.apply_start)
-    return JoinedJobs(sources.client, sources.tracker, *given, timeout)
+    return JoinedJobs(sources.client, sources.tracker, *given, settings)
 
 
 def _inventory(

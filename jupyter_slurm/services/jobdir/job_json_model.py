@@ -251,6 +251,7 @@ class SessionRecord(JsonObject):
     install: str | None = None
     files: Mapping[str, str] | None = None
     node_ports: Sequence[int] | None = None
+    on: str | None = None
 
     @property
     def has_token(self) -> bool:

@@ -133,8 +133,10 @@ def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
     """Return the error in the end marker of a session or a step, besides the exit code; None: no error."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
+        if entry.kind == "session":
+            return JobError(f"The job of the session {ended}.", hint="Launch the session in another job.")
         return JobError(f"The allocation {ended}.", hint="Request a new allocation with %salloc.", with_allocation=True)
-    if entry.kind == "session":
+    if entry.kind == "session" and "refused" not in marker:
         return end_error(marker)
     if entry.kind == "kernel" and marker.get("said"):
         return _error_of_slurm(str(marker["said"]))

@@ -93,6 +93,7 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
         "app": request.app,
         "resume": record.resume,
         "dir": request.dir,
+        "on": request.on,
     }
 
 
@@ -129,7 +130,7 @@ def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionS
 def _state(entry: TrackedJob, served: SessionServer | None, tunnel: api.Tunnel | None) -> tuple[str, str]:
     if entry.is_finished:
         return "ended", ""
-    if entry.id is None:
+    if entry.id is None and not entry.is_step:
         return "submitted", ""
     if not entry.state.is_running:
         again = "it will continue under the same address, without its kernels" if entry.restarts else ""

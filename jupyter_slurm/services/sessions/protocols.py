@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
+from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -20,6 +22,10 @@ __all__ = ["JobCancellation", "SessionCluster"]
 
 class JobCancellation(Protocol):
     """Cancellation of jobs: :class:`jupyter_slurm.services.clusters.job_actions.JobActions`."""
+
+    @property
+    def joined(self) -> JoinedJobs:
+        """Return the service that joins running jobs."""
 
     async def cancel(self, reference: str) -> api.Job:
         """Cancel a job; return it in the form of the API."""
@@ -55,6 +61,10 @@ class SessionCluster(Protocol):
     @property
     def actions(self) -> JobCancellation:
         """Return the service that ends jobs."""
+
+    @property
+    def steps(self) -> Steps:
+        """Return the service of steps."""
 
     def describe_connection(self) -> ClusterConnection:
         """Return the connection fields of the API."""

@@ -26,7 +26,6 @@ from jupyter_slurm.services.jobs.session_server import (
     SessionStart,
     read_served,
     read_token,
-    session_path,
 )
 from jupyter_slurm.services.jobs.session_state import not_a_session, route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
@@ -44,8 +43,7 @@ __all__ = ["Sessions"]
 
 log = logging.getLogger(__name__)
 
-_OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh", "app")
-_OF_A_LAUNCH = ("name", "app_values", *_OF_A_SESSION)
+_OF_A_LAUNCH = ("name", "on", "app_values")
 _FRESH_DELAYS_S = 0.025, 1.0  # seconds between two checks whether a Jupyter answers: on this machine, over SSH
 _CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two checks whether a cancelled session is over: first, and longest
 _SHUTDOWN_TIMEOUT_S = 60.0  # seconds for all of them
@@ -107,22 +105,23 @@ class Sessions:
             sbatch refused the job.
         """
         cluster, key = self._cluster(name), requested["key"]
-        from jupyter_slurm.services.sessions.command import base_url_of, check_command, stem_of, with_app
+        from jupyter_slurm.services.sessions.command import check_command, stem_of, with_app
+        from jupyter_slurm.services.sessions.session_request import OF_A_SESSION, check_on, session_part, start_on
 
         served = with_app(requested)
         command = served.get("command")
         check_command(command)
+        if requested.get("on"):
+            check_on(requested)
         with self._named(cluster, key, requested.get("name"), requested.get("app") or stem_of(command)) as chosen:
-            session: dict[str, Any] = {n: value for n in _OF_A_SESSION if (value := requested.get(n)) is not None}
-            session |= served
-            if session.get("jupyter") and (folder := cluster.location.container.get("image_dir")):
-                session["image_dir"] = folder
-            session["base_url"] = base_url_of(session_path(session.get("prefix"), key), command)
-            if cluster.location.node_ports:
-                session["node_ports"] = list(cluster.location.node_ports)
-            body = {n: value for n, value in requested.items() if n not in _OF_A_LAUNCH}
+            session = session_part(cluster, requested, served)
+            body = {n: value for n, value in requested.items() if n not in (*_OF_A_LAUNCH, *OF_A_SESSION)}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
-            told = await cluster.submit(cast("SubmissionRequest", body))
+            told: api.Job | api.Preview
+            if requested.get("on"):
+                told = await start_on(cluster, requested, session, chosen)
+            else:
+                told = await cluster.submit(cast("SubmissionRequest", body))
         warnings = [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]
         return cast("api.Job | api.Preview", {**told, "warnings": warnings})
 

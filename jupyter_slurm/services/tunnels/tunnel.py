@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import (
     JobError,
@@ -365,10 +366,11 @@ class Tunnel:
 def route_target(entry: TrackedJob) -> RouteTarget | None:
     """Return the destination of a job's route, its first node; None: no node, or not known yet."""
     given = _nodes(entry)
-    if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
+    job = JobId.parse(entry.number) if entry.number else entry.id
+    if entry.is_finished or not entry.state.is_running or not given or job is None:
         return None
     folder = entry.folder if entry.kind == "session" else None
-    return RouteTarget(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record))
+    return RouteTarget(expand_hosts(given)[0], str(replace(job, step=None)), folder, _python(entry.record))
 
 
 def _python(record: JobRecordFile | None) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sessions import Page, run_a_cell
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
@@ -70,6 +73,37 @@ def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
     wait_for(lambda: kernel.value("mine.is_finished") == "True", "the end of the step that holds it")
     assert state(cluster, job) == "RUNNING", "only the step of ours has ended"
     wait_for(lambda: "python" not in cluster.run("squeue", "--steps", "--noheader", "--format=%i %j").stdout, "no step")
+
+
+@_here
+def test_a_session_runs_in_a_job_of_a_terminal_and_ends_alone_or_with_it(
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, wait_for: WaitFor
+) -> None:
+    job = by_hand("--gpus=1", "--nodes=1", "--mem=1G")
+    for words, why in (
+        ("--gpus 1", "keeps its resources and its time limit"),
+        ("resume", "resume and on= cannot be combined"),
+        (f"stage={Path(__file__).parent}", "a folder is sent before a job starts"),
+    ):
+        assert why in kernel.run(f"%slurm launch on={job} {words}").traceback
+    shown = kernel.ok(f"%slurm launch on={job} name=inside\n").display
+    wait_for(lambda: kernel.value("inside.state") == "ready", "the session")
+    assert re.fullmatch(rf"{job}\.\d+", kernel.value("inside.id"))
+    wait_for(lambda: f"It runs in job {job}, and ends with it." in kernel.text(shown), "its card")
+    page = Page(kernel.value("inside.page()"))
+    code = "import os; print(os.environ['SLURM_JOB_ID'], os.environ['CUDA_VISIBLE_DEVICES'], 'SLURM_STEP_ID' in os.environ)"
+    assert asyncio.run(run_a_cell(page, code)) == f"{job} 0 False\n"
+    wait_for(lambda: (kernel.value("inside.data['time_limit']") or "None") != "None", "the limit of its job")
+    assert 1500 < int(kernel.value("inside.data['time_limit']")) <= 1800
+    kernel.ok("inside.stop()")
+    assert kernel.value("inside.state") == "CANCELLED"
+    assert state(cluster, job) == "RUNNING", "only the session has ended"
+
+    kernel.ok(f"%slurm launch on={job} name=inside -- {sys.executable} -m http.server --bind {{host}} {{port}}\n")
+    wait_for(lambda: kernel.value("inside.state") == "ready", "another server, in the same step of ours")
+    cluster.run("scancel", job)
+    wait_for(lambda: kernel.value("inside.is_finished") == "True", "its end with its job")
+    assert f"Job {job} has ended" in kernel.run(f"%slurm launch on={job}").traceback
 
 
 @_here

@@ -507,6 +507,8 @@ export interface components {
             readonly ssh?: string | null;
             /** @description Here; by default the first that is free */
             readonly port?: number | null;
+            /** @description A running job of the user, or an open allocation, by its Slurm id or key: the server runs in it as a step. It ends with that job, and the job goes on when it ends. There are then no options, no resume and no stage */
+            readonly on?: string | null;
             /** @description base_url of the Jupyter server through which a browser may reach it, too; by default /. What is launched through one has its own */
             readonly prefix?: string | null;
             /** @description Options of sbatch(1), one token each */
@@ -566,6 +568,8 @@ export interface components {
             /** @description Seconds without a request or a kernel at work, or of a command without a connection, after which it ends */
             readonly idle: number;
             readonly dir?: string | null;
+            /** @description The job in which it runs as a step; null: it has a job of its own */
+            readonly on?: string | null;
         };
         readonly SessionWay: {
             /** @description On 127.0.0.1 of this machine: the tunnel */
