@@ -13,13 +13,17 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["record_session", "session_step", "show_limit"]
+__all__ = ["NODE_PYTHON", "record_session", "session_step", "show_limit"]
+
+NODE_PYTHON = "python3"
+"""Python of a node, where neither the request nor the environment says it."""
 
 
 def session_step(requested: api.Launch, session: Mapping[str, Any], label: str) -> api.Step:
     """Return the request of a step that serves a session; no front end can make it."""
     known = {name: requested.get(name) for name in ("key", "python", "env", "default_python", "context")}
     given = {name: value for name, value in known.items() if value is not None}
+    given.setdefault("default_python", NODE_PYTHON)
     return cast("api.Step", {**given, "kind": "session", "session": session, "label": label})
 
 

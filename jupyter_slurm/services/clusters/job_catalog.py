@@ -21,7 +21,7 @@ from jupyter_slurm.services.jobs.array_parts import check_task, task_index
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import SlurmView
-from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.serialize import is_listed, job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.accounting import has_no_accounting, why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
@@ -130,7 +130,7 @@ class JobCatalog:
                 await self._history.extend(days)
         entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.all_entries())
         newest_first = sorted(
-            (e for e in entries if not e.is_step and self._history.is_listed(e, days)),
+            (e for e in entries if is_listed(e) and self._history.is_listed(e, days)),
             key=lambda e: e.submit_time or 0.0,
             reverse=True,
         )

@@ -18,7 +18,7 @@ from jupyter_slurm.services.jobs.session_state import server_warnings, session_d
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["job_dict"]
+__all__ = ["is_listed", "job_dict"]
 
 _Fields = dict[str, Any]  # some of the fields of ``api.Job``
 
@@ -29,6 +29,11 @@ _HELD = "JobHeldUser"
 _FORGOTTEN_TEXT = (
     "Slurm keeps no record of tasks that were cancelled before they started. Run the task with its resubmit()."
 )
+
+
+def is_listed(entry: TrackedJob) -> bool:
+    """Return whether lists of jobs show a job: steps belong to their allocation, except sessions."""
+    return not entry.is_step or entry.kind == "session"
 
 
 def job_dict(entry: TrackedJob) -> api.Job:

@@ -31,7 +31,7 @@ from jupyter_slurm.services.jobs.failures import (
 from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
-from jupyter_slurm.services.jobs.serialize import job_dict
+from jupyter_slurm.services.jobs.serialize import is_listed, job_dict
 from jupyter_slurm.services.large_answers import in_slices
 from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -191,7 +191,7 @@ class Tracker:
         for known in {id(entry), id(self._first(entry))}:
             for event in self._listeners.get(known, ()):
                 event.set()
-        if self.bus.listeners and not entry.is_step and (job := self.to_api(entry)) is not None:
+        if self.bus.listeners and is_listed(entry) and (job := self.to_api(entry)) is not None:
             self.bus.publish("job", job)
 
     def to_api(self, entry: TrackedJob) -> api.Job | None:

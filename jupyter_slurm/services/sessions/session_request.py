@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.services.allocations.session_steps import session_step
+from jupyter_slurm.services.allocations.session_steps import NODE_PYTHON, session_step
 from jupyter_slurm.services.jobs.session_server import session_path
 from jupyter_slurm.services.sessions.command import base_url_of
 from jupyter_slurm.services.sessions.protocols import SessionCluster
@@ -21,7 +21,6 @@ OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh", "a
 
 _KEY_TIME = len("20261129-063000-")  # characters of a key before its random digits
 _OWN_JOB_HINT = "Omit {0}, or omit on= to launch the session in a job of its own."
-_PYTHON = "python3"
 
 
 def session_part(cluster: SessionCluster, requested: api.Launch, served: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +80,7 @@ async def start_on(cluster: SessionCluster, requested: api.Launch, session: dict
         requested["on"] or "",
         {
             "key": requested["key"][:_KEY_TIME] + secrets.token_hex(8),
-            "python": requested.get("default_python") or _PYTHON,
+            "python": requested.get("default_python") or NODE_PYTHON,
             "lease": joined.default_lease,
             "context": requested.get("context") or {},
         },

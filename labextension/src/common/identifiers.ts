@@ -42,6 +42,10 @@ export const CommandIDs = {
   reattachTerminal: "jupyter-slurm:reattach-terminal",
   /** A terminal in the job that was selected last. */
   terminalInSelected: "jupyter-slurm:open-terminal-in-selected",
+  /** Arguments `cluster`: the ID of a cluster; `job`: the key or the ID of a running job. */
+  launchIn: "jupyter-slurm:launch-in-job",
+  /** A session in the job that was selected last. */
+  launchInSelected: "jupyter-slurm:launch-in-selected",
   removeKernel: "jupyter-slurm:remove-kernel",
   /** For the notebook in front. */
   move: "jupyter-slurm:move-notebook",

@@ -50,5 +50,5 @@ export function newRequestKey(): string {
 /** A request to launch a session. */
 export type ILaunch = Pick<ApiSchemas["Launch"], "key" | "idle"> &
   Required<Pick<ApiSchemas["Launch"], "options">> & {
-    readonly [field in "name" | "dir" | "env"]?: string;
+    readonly [field in "name" | "dir" | "env" | "on"]?: string;
   };

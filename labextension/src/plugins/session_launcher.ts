@@ -15,7 +15,13 @@ import { IJobsModel } from "../common/jobs_model";
 import type { ILaunchForm } from "../common/launch_request";
 import { addPage } from "../common/jupyterlab/main_area";
 import { addKernel, type IKernelActs } from "../kernels/commands";
-import { addLaunchCommands, launchPage, stopSession, terminalAct } from "../sessions/commands";
+import {
+  addLaunchCommands,
+  addLaunchInJob,
+  launchPage,
+  stopSession,
+  terminalAct,
+} from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import type { LaunchPanel } from "../sessions/session_page";
 import { saveTemplate } from "../sessions/template_files";
@@ -63,6 +69,7 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
       }
       app.shell.activateById(page.id);
     });
+    addLaunchInJob(commands, model, trans);
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.launch,

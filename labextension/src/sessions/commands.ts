@@ -1,6 +1,6 @@
 /** Commands that open the form of a session, with cards of the launcher, and the question before one is stopped. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { MainAreaWidget, type ICommandPalette } from "@jupyterlab/apputils";
+import { MainAreaWidget, showErrorMessage, type ICommandPalette } from "@jupyterlab/apputils";
 import { PageConfig } from "@jupyterlab/coreutils";
 import type { ILauncher } from "@jupyterlab/launcher";
 import type { IStateDB } from "@jupyterlab/statedb";
@@ -12,9 +12,10 @@ import type { ICluster } from "../common/api/objects";
 import type { ILaunchForm } from "../common/launch_request";
 import { chooseCluster, confirmEnd } from "../common/jupyterlab/dialogs";
 import { awaitClusters } from "../common/jupyterlab/known_clusters";
+import { toProblem } from "../common/api/problem";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
-import { jobName } from "../common/labels";
+import { jobName, problemText } from "../common/labels";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { launchTitle, newSessionTitle, stopBody, stopTitle } from "./labels";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
@@ -122,6 +123,31 @@ export function launchPage(
     changed(page);
   });
   return page;
+}
+
+/** Add the command that launches a session inside a running job, and opens its page. */
+export function addLaunchInJob(
+  commands: JupyterFrontEnd["commands"],
+  model: ISessionsModel,
+  trans: TranslationBundle,
+): void {
+  commands.addCommand(CommandIDs.launchIn, {
+    label: trans.__("Start JupyterLab in Job"),
+    execute: async (args) => {
+      const { cluster } = parseSessionLocation(args);
+      const job = typeof args["job"] === "string" ? args["job"] : "";
+      try {
+        const { key } = await model.launchIn(cluster, job);
+        await commands.execute(CommandIDs.launch, { cluster, session: key });
+      } catch (error) {
+        const problem = toProblem(error, "Check with `jupyter slurm sessions` whether it started.");
+        await showErrorMessage(
+          trans.__("The session was not launched"),
+          problemText(trans, problem),
+        );
+      }
+    },
+  });
 }
 
 /**

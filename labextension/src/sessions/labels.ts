@@ -159,6 +159,9 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
   if (job.nodes) {
     facts.push(trans.__("on %1", job.nodes));
   }
+  if (job.session.on) {
+    facts.push(trans.__("in job %1", job.session.on));
+  }
   if (job.gpus) {
     facts.push(trans._n("%1 GPU", "%1 GPUs", job.gpus));
   }

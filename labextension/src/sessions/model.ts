@@ -90,6 +90,8 @@ export interface ISessionsModel extends IDisposable {
   check(cluster: string, form: ILaunchForm, estimate: boolean): Promise<IPreview>;
   /** Launch a session, once for one key. */
   launch(cluster: string, form: ILaunchForm, key: string): Promise<SessionJob>;
+  /** Launch a session inside a running job, by its key or ID. */
+  launchIn(cluster: string, job: string): Promise<SessionJob>;
   /** Return the last problem of a session, of stopping or connecting. */
   problem(job: SessionJob): IProblem | null;
   isStopping(job: SessionJob): boolean;
@@ -111,6 +113,8 @@ const CLUSTER_KINDS = ["partition", "account", "qos"] as const;
 const PARTITION_KINDS = ["gpu-of-node", "time-limit"] as const;
 /** Seconds in which a controller should have sent the names. */
 const NAMES_WAIT_S = 8;
+/** Seconds without use after which a session ends, where the agent does not say it. */
+const IDLE_S = 86_400;
 
 /** Whether a job is a session. */
 function isSession(job: IJob): job is SessionJob {
@@ -209,6 +213,15 @@ export class SessionsModel extends Model implements ISessionsModel {
     this._apply(job);
     await this.memory.save(cluster, form).catch(() => undefined); // the session is launched without the storage too
     return job as SessionJob;
+  }
+
+  async launchIn(cluster: string, job: string): Promise<SessionJob> {
+    const known = this.jobs.clusters.find(({ id }) => id === cluster);
+    const idle = known?.launch?.idle ?? IDLE_S;
+    const request = { key: newRequestKey(), idle, options: [], on: job };
+    const launched = await this._api.launch(cluster, request);
+    this._apply(launched);
+    return launched as SessionJob;
   }
 
   problem({ key }: SessionJob): IProblem | null {

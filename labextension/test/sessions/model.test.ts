@@ -115,6 +115,14 @@ describe("the form", () => {
 });
 
 describe("SessionsModel", () => {
+  it("is launched inside a running job with the idle time of the cluster, and without options", async () => {
+    const { model, api } = here({ ...CLUSTER, launch: { ...CLUSTER.launch, idle: 7200 } });
+    await model.launchIn("local", "12");
+    const request = { idle: 7200, options: [], on: "12" };
+    expect(api.launch).toHaveBeenCalledWith("local", expect.objectContaining(request));
+    expect(model.active).toHaveLength(1);
+  });
+
   it("knows what was launched before the events tell of it, and then what they tell", async () => {
     const { model, saved, tell } = here(CLUSTER);
     const job = await model.launch("local", { ...FORM, gpus: "2" }, KEY);

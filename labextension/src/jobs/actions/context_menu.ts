@@ -9,6 +9,7 @@ const ROW = ".jp-Slurm-body > .jp-Slurm-row";
 export function addContextMenu({ contextMenu }: Pick<JupyterFrontEnd, "contextMenu">): void {
   contextMenu.addItem({ selector: ROW, command: CommandIDs.openSelected, rank: 1 });
   contextMenu.addItem({ selector: ROW, command: CommandIDs.terminalInSelected, rank: 1.5 });
+  contextMenu.addItem({ selector: ROW, command: CommandIDs.launchInSelected, rank: 1.6 });
   contextMenu.addItem({ selector: ROW, type: "separator", rank: 2 });
   ACTS.forEach((act, index) => {
     contextMenu.addItem({

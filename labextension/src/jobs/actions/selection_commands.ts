@@ -69,19 +69,35 @@ export function addSelectionCommands(
     const job = table?.lines[table.active]?.job ?? table?.marked[0];
     return job && !job.isForeign && stateKind(job.state) === "running" ? job : undefined;
   };
-  commands.addCommand(CommandIDs.terminalInSelected, {
-    label: trans.__("Open Terminal"),
-    caption: trans.__("Open a terminal inside the running job"),
+  const inRunning = (command: string, label: string, caption: string) => ({
+    label,
+    caption,
     isEnabled: () => running() !== undefined,
-    isVisible: () => commands.hasCommand(CommandIDs.terminal),
+    isVisible: () => commands.hasCommand(command),
     execute: async () => {
       const job = running();
       const reference = job && referenceOf(job);
       if (job && reference) {
-        await commands.execute(CommandIDs.terminal, { cluster: job.cluster, job: reference });
+        await commands.execute(command, { cluster: job.cluster, job: reference });
       }
     },
   });
+  commands.addCommand(
+    CommandIDs.terminalInSelected,
+    inRunning(
+      CommandIDs.terminal,
+      trans.__("Open Terminal"),
+      trans.__("Open a terminal inside the running job"),
+    ),
+  );
+  commands.addCommand(
+    CommandIDs.launchInSelected,
+    inRunning(
+      CommandIDs.launchIn,
+      trans.__("Start JupyterLab in Job"),
+      trans.__("Start a session inside the running job"),
+    ),
+  );
   commands.addCommand(CommandIDs.copy, {
     label: (args) => {
       const isJson = args["format"] === "json";
