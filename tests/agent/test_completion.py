@@ -123,7 +123,12 @@ def test_jobs_and_sessions_of_a_running_agent(
     async def jobs(*, active: bool, days: float | None = None) -> list[dict[str, Any]]:
         return [running] if active else [running, finished]
 
+    async def names(name: str, kind: str, *_: Any, **__: Any) -> dict[str, Any]:
+        place = {"allocation": {"name": "box", "about": "11, RUNNING"}, "running": {"name": "12", "about": "train"}}
+        return {"taken": 1.0, "names": [place[kind]]}
+
     core.local.jobs.list_jobs = jobs
+    core.clusters.list_names = names
     agent = serve_in_thread(daemon_settings, core)
     assert agent is not None
     # A shell waits two seconds for the agent at most: on a busy machine the user presses the key again.
@@ -133,6 +138,8 @@ def test_jobs_and_sessions_of_a_running_agent(
         ("tunnel ", ["12", "login"]),
         ("stop ", ["jupyter-1"]),
         ("show --cluster far ", []),
+        ("launch -p gpu on=", ["on=box", "on=12"]),
+        ("kernel add on=b", ["on=box"]),
     ):
         wait_for(lambda line=line, expected=expected: complete(f"jupyter-slurm {line}") == expected, line)
     agent.stop()

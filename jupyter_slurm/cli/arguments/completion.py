@@ -153,6 +153,17 @@ def _jobs(args: argparse.Namespace, params: dict[str, str | int]) -> Iterator[tu
                 )
 
 
+def _places(args: argparse.Namespace, words: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the open allocations and the running jobs, in which a step may start."""
+    if words and "=" not in words[0] and not words[0].startswith("-") and words[0] in _clusters("", args):
+        args.cluster = words[0]
+    for client, path in _running_clusters(args):
+        for kind in ("allocation", "running"):
+            with contextlib.suppress(SlurmError):
+                for one in client.get(f"{path}/names/{kind}", timeout=_ANSWER_TIMEOUT_S)["names"]:
+                    yield str(one["name"]), str(one["about"])
+
+
 def _tunnel_ends(prefix: str, args: argparse.Namespace) -> Completions:
     return {**_active_jobs(prefix, args), "login": "the login node"}
 
@@ -246,6 +257,8 @@ def _free_form(
 
         table = OptionTable.for_command("sbatch")
         return {"--cluster": "name of a cluster"} | dict.fromkeys(_long_options(table.specs), "")
+    if prefix.startswith("on=") and "on" in keywords:
+        return {f"on={name}": about for name, about in _places(args, words)}
     found: dict[str, str] = {f"{name}{'=' if value else ''}": "keyword" for name, value in keywords.items()}
     return found if words else {**found, **_remote_clusters(prefix, args)}
 

@@ -48,7 +48,9 @@ def keyword_values(text: str, value: str, shell: Any, cell: str) -> Suggestion |
     if text == "where":
         return Suggestion(value, [NamedEntity("job", ""), NamedEntity("login", "on the login node")])
     if text == "on":
-        return Suggestion(value, _unique([*_variables(shell, _is_open), *name_completion.names("allocation")]))
+        return Suggestion(
+            value, _unique([*_variables(shell, _is_open), *name_completion.names("allocation", "running")])
+        )
     if text == "kernel":
         return Suggestion(value, name_completion.names("allocation"))
     if text == "launcher":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NameCompletion", "profile_names_to_api"]
 
-_OWN_KINDS: Final = ("job", "finished", "step", "allocation")
+_OWN_KINDS: Final = ("job", "running", "finished", "step", "allocation")
 
 _MAX_QUEUE_AGE_S = 60.0  # seconds; a newer query of the queue also finds jobs submitted outside jupyter_slurm
 _MAX_JOBS, _MAX_FINISHED_JOBS = 1000, 50  # only the newest
@@ -111,9 +111,22 @@ class NameCompletion:
 
     def _own_names(self, kind: str) -> list[NamedEntity]:
         entries = self._tracker.all_entries() if kind == "finished" else self._tracker.active()
+        if kind == "running":
+            entries = [one for entry in entries for one in _joinable(entry)]
         newest = sorted(entries, key=lambda entry: entry.submit_time or 0.0, reverse=True)
         found = (named for entry in newest for named in _job_names(entry, kind))
         return list(itertools.islice(found, _MAX_FINISHED_JOBS if kind == "finished" else _MAX_JOBS))
+
+
+def _joinable(entry: TrackedJob) -> Iterator[TrackedJob]:
+    """Return a job in which a step may start, or such tasks of an array; allocations are known by their names."""
+    if entry.is_step or entry.kind == "allocation" or entry.components():
+        return
+    if entry.is_array:
+        views = (entry.task_view(task) for task in sorted(entry.slurm.tasks))
+        yield from (view for view in views if view.state.is_running and not view.is_finished)
+    elif entry.state.is_running:
+        yield entry
 
 
 def _job_names(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:

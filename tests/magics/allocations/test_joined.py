@@ -113,6 +113,7 @@ def test_a_task_of_an_array_is_joined_and_its_end_is_reported(
     task = by_hand("--array=3,4", task="_4")
     whole = task.partition("_")[0]
     assert f"on={whole}_INDEX" in kernel.run(f"%srun on={whole} true").traceback
+    wait_for(lambda: f"{whole}_3" in kernel.complete("%slurm launch on=")[0], "the completion of its tasks")
     kernel.ok(f"%srun on={task} as=step wait printenv SLURM_JOB_ID")
     assert kernel.value("step.id").startswith(f"{task}.")
     kernel.ok(f"%%srun on={task} as=late\n#!/bin/sh\necho up\nexec sleep 600\n")
