@@ -37,8 +37,8 @@ __all__ = [
 # --all includes the user's jobs in hidden partitions.
 _QUESTION: Final = ("squeue", "--me", "--local", "--all", "--noheader", "--states=all")
 
-#: Fields of the poller's query, named as in ``squeue -O``. The name is the only text that a user chose freely: jobs of a
-#: terminal are recognised by it. Paths are long: they are requested once.
+#: Fields of the poller's query, named as in ``squeue -O``. The name is the only text that a user chose freely: it tells
+#: the jobs of a terminal apart. Paths are long: they are requested once.
 POLL_FIELDS: Final = (
     "jobarrayid",
     "jobid",

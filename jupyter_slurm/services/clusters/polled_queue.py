@@ -123,7 +123,7 @@ class PolledQueue:
         return job_memory(found) or None
 
     def _is_forgetting_files(self) -> bool:
-        """Return whether a job with unknown output files has ended, which Slurm soon forgets, if a query can be spared."""
+        """Return whether a job with unknown output files has ended, and a query can be spared: Slurm soon forgets it."""
         has_ended = any(entry.is_finished for entry in self._tracker.without_files())
         return has_ended and self._client.singles.is_ready(_RESERVED_QUERIES)
 

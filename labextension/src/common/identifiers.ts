@@ -43,7 +43,7 @@ export const CommandIDs = {
   /** A terminal in the job that was selected last. */
   terminalInSelected: "jupyter-slurm:open-terminal-in-selected",
   /** Arguments `cluster`: the ID of a cluster; `job`: the key or the ID of a running job. */
-  launchIn: "jupyter-slurm:launch-in-job",
+  launchInJob: "jupyter-slurm:launch-in-job",
   /** A session in the job that was selected last. */
   launchInSelected: "jupyter-slurm:launch-in-selected",
   removeKernel: "jupyter-slurm:remove-kernel",

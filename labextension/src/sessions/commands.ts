@@ -131,13 +131,13 @@ export function addLaunchInJob(
   model: ISessionsModel,
   trans: TranslationBundle,
 ): void {
-  commands.addCommand(CommandIDs.launchIn, {
+  commands.addCommand(CommandIDs.launchInJob, {
     label: trans.__("Start JupyterLab in Job"),
     execute: async (args) => {
       const { cluster } = parseSessionLocation(args);
       const job = typeof args["job"] === "string" ? args["job"] : "";
       try {
-        const { key } = await model.launchIn(cluster, job);
+        const { key } = await model.launchInJob(cluster, job);
         await commands.execute(CommandIDs.launch, { cluster, session: key });
       } catch (error) {
         const problem = toProblem(error, "Check with `jupyter slurm sessions` whether it started.");

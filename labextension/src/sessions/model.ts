@@ -91,7 +91,7 @@ export interface ISessionsModel extends IDisposable {
   /** Launch a session, once for one key. */
   launch(cluster: string, form: ILaunchForm, key: string): Promise<SessionJob>;
   /** Launch a session inside a running job, by its key or ID. */
-  launchIn(cluster: string, job: string): Promise<SessionJob>;
+  launchInJob(cluster: string, job: string): Promise<SessionJob>;
   /** Return the last problem of a session, of stopping or connecting. */
   problem(job: SessionJob): IProblem | null;
   isStopping(job: SessionJob): boolean;
@@ -215,7 +215,7 @@ export class SessionsModel extends Model implements ISessionsModel {
     return job as SessionJob;
   }
 
-  async launchIn(cluster: string, job: string): Promise<SessionJob> {
+  async launchInJob(cluster: string, job: string): Promise<SessionJob> {
     const known = this.jobs.clusters.find(({ id }) => id === cluster);
     const idle = known?.launch?.idle ?? IDLE_S;
     const request = { key: newRequestKey(), idle, options: [], on: job };

@@ -117,7 +117,7 @@ describe("the form", () => {
 describe("SessionsModel", () => {
   it("is launched inside a running job with the idle time of the cluster, and without options", async () => {
     const { model, api } = here({ ...CLUSTER, launch: { ...CLUSTER.launch, idle: 7200 } });
-    await model.launchIn("local", "12");
+    await model.launchInJob("local", "12");
     const request = { idle: 7200, options: [], on: "12" };
     expect(api.launch).toHaveBeenCalledWith("local", expect.objectContaining(request));
     expect(model.active).toHaveLength(1);

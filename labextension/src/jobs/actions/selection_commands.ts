@@ -93,7 +93,7 @@ export function addSelectionCommands(
   commands.addCommand(
     CommandIDs.launchInSelected,
     inRunning(
-      CommandIDs.launchIn,
+      CommandIDs.launchInJob,
       trans.__("Start JupyterLab in Job"),
       trans.__("Start a session inside the running job"),
     ),
