@@ -123,7 +123,7 @@ class PolledQueue:
         return job_memory(found) or None
 
     def _is_forgetting_files(self) -> bool:
-        """Return whether a job with unknown output files has ended, and a query can be spared: Slurm soon forgets it."""
+        """Return whether a job with unknown output files has ended: Slurm soon forgets it. A query must be to spare."""
         has_ended = any(entry.is_finished for entry in self._tracker.without_files())
         return has_ended and self._client.singles.is_ready(_RESERVED_QUERIES)
 
