@@ -1,4 +1,4 @@
-"""``jupyter slurm shell`` on a terminal, typed into by a test."""
+"""``jupyter slurm shell``, or another command, on a terminal, typed into by a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -23,10 +23,10 @@ __all__ = ["Screen", "open_screen"]
 class Screen:
     """A command on a terminal, and all that it has written."""
 
-    def __init__(self, environment: dict[str, str], *words: str) -> None:
+    def __init__(self, environment: dict[str, str], *words: str, command: Sequence[str] = ()) -> None:
         self._main, terminal = pty.openpty()
         self.resize(100, 30)
-        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "shell", *words]
+        argv = [*(command or (sys.executable, "-m", "jupyter_slurm.cli.main", "shell")), *words]
         env = {**os.environ, **environment}
         streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
         self.process = subprocess.Popen(argv, env=env, start_new_session=True, **streams)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,36 @@ def test_a_terminal_outlives_its_viewer(open_screen: Any, environment: dict[str,
     back.ask("exit 5", rb"exit 5")
     assert back.end() == 5
     assert name not in listed(environment)
+
+
+FULL_SCREEN = """
+import curses, os
+
+def show(screen):
+    key = 0
+    while key != ord("q"):
+        screen.clear()  # all is drawn again
+        screen.addstr(0, 0, f"size-{curses.LINES}x{curses.COLS}-{os.environ['TERM']}.")
+        screen.refresh()
+        if (key := screen.getch()) == curses.KEY_RESIZE:
+            curses.update_lines_cols()
+
+curses.wrapper(show)
+"""
+
+
+def test_a_full_screen_program_is_resized(open_screen: Any, kernel: Any, home: Path) -> None:
+    kernel.ok("%slurm sh true")
+    (home / "full.py").write_text(FULL_SCREEN)
+    screen = open_screen()
+    screen.wait(rb"[#$%>] ")
+    screen.ask(f"/usr/bin/python3 {home}/full.py", rb"size-30x100-xterm-256color\.")
+    screen.resize(120, 41)
+    screen.process.send_signal(signal.SIGWINCH)
+    screen.wait(rb"size-41x120-")
+    screen.type(b"q")
+    screen.ask("exit 7", rb"exit 7")
+    assert screen.end() == 7
 
 
 def test_a_shell_in_a_job_ends_with_it(open_screen: Any, kernel: Any) -> None:
