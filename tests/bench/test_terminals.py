@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mar
 
 KEYS = 200
 AT_MOST = 1.5
-PAUSE_S = 0.02  # seconds between two keys, as when somebody types fast
+PAUSE_S = 0.02  # seconds between two keys, as of a user who types fast
 
 
 def _echo(screen: Screen, key: bytes) -> float:
