@@ -15,9 +15,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
+from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.tunnels.job_parts import check_part
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, route_target
@@ -240,8 +241,7 @@ class Tunnels:
         if job is None:
             return None
         entry = await there.cluster.jobs.find_task(job)
-        if entry.is_array and (entry.id is None or entry.id.task is None):
-            raise UsageError(f"Job {job} is an array.", hint=f"Give the ID of a task, for example {entry.id}_0.")
+        check_part(job, entry)
         return entry
 
     def _find_same(self, spec: TunnelSpec) -> Tunnel | None:

@@ -587,3 +587,58 @@ async def test_on_a_login_node_itself(
         await core.cluster(name).actions.cancel(job["key"])
     finally:
         await core.stop()
+
+
+async def test_a_port_of_a_job_of_a_terminal_is_brought_here_and_what_cannot_be_says_why(
+    short_path: Path, ssh_site: RealSite, alice: str
+) -> None:
+    """Jobs that were submitted on the login node by hand, also by another user: only what runs and is one's own."""
+    login = ssh_site.logins["login1"]
+
+    def by_hand(*words: str, user: str = ssh_site.user) -> str:
+        batch = login.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", *words, user=user)
+        return batch.stdout.strip().partition(";")[0]
+
+    async with connected(short_path, ssh_site) as core:
+        cluster = core.cluster("far")
+
+        async def opened(job: str, port: int = 9) -> Any:
+            return await core.tunnels.open("far", {"job": job, "port": port})
+
+        async def runs(job: str) -> Any:
+            with contextlib.suppress(SlurmError):
+                return (told := await cluster.jobs.describe(job))["state"] == "RUNNING" and told["nodes"]
+            return None
+
+        tasks, held = by_hand("--array=3,4", "--wrap=exec sleep 600"), by_hand("--hold", "--wrap=true")
+        foreign = by_hand("--wrap=exec sleep 600", user=alice)
+        try:
+            node = await until(lambda: runs(f"{tasks}_3"))
+            with program(ssh_site.nodes[node], ssh_site.user) as port:
+                tunnel = await opened(f"{tasks}_3", port)
+                assert (tunnel["job"], tunnel["node"], tunnel["proven"]) == (f"{tasks}_3", node, True)
+                assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x")).endswith(b" x")
+            for job, why in (
+                (tasks, f"Job {tasks} is an array"),
+                (held, r"it is not running \(PENDING\)"),
+                (f"{tasks}+1", "component of a heterogeneous job"),
+                (foreign, "it belongs to another user"),
+                ("999999", "You have no job 999999"),
+            ):
+                with pytest.raises(SlurmError, match=why):
+                    await opened(job)
+            login.run("scancel", held, user=ssh_site.user)
+            with pytest.raises(JobError, match=r"it is not running \(CANCELLED\)"):
+                await until(lambda: _until_refused(opened, held))
+        finally:
+            login.run("scancel", tasks, held, user=ssh_site.user)
+            login.run("scancel", foreign, user=alice)
+
+
+async def _until_refused(opened: Callable[[str], Awaitable[Any]], job: str) -> None:
+    """Raise the refusal of a job that is known to have ended."""
+    try:
+        await opened(job)
+    except JobError as error:
+        if "PENDING" not in error.message:
+            raise
