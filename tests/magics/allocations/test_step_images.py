@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from containers import Docker
 
@@ -66,6 +67,17 @@ def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any
     kernel.run("%srun wait as=step -n 1 no-such-program")
     assert kernel.value("step.exit_code") == "125"
     assert "has no no-such-program" in kernel.value("step.stderr")
+
+
+@pytest.mark.here_only("what a node does is the same")
+def test_a_session_runs_in_the_image_of_its_allocation(kernel: Any, tree: Path, wait_for: Callable[..., Any]) -> None:
+    kernel.ok(f'%salloc -p arandu as=held "image={tree}"')
+    server = "/usr/bin/python3 -m http.server --bind {host} {port} --directory /"
+    kernel.ok(f"%slurm launch on=held name=seen -- {server}")
+    wait_for(lambda: kernel.value("seen.state") == "ready", "the server in the image")
+    assert httpx.get(kernel.value("seen.url") + "inside", trust_env=False).status_code == 200
+    kernel.ok("seen.stop()")
+    assert kernel.value("(seen.state, held.state)") == str(("CANCELLED", "RUNNING"))
 
 
 def _printed(kernel: Any, cell: str) -> str:
