@@ -46,13 +46,14 @@ PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or ro
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
 JOBS ?= 8
-PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not browser and not bench and not remote"
+PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis -m "not slow and not browser and not bench and not remote"
 # These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
 # of the processors' time is used by eight of them.
-PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -m "(remote or slow) and not (alone or browser or bench)"
+PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench)"
 # These have a Chromium and a network each.
-PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not (hub or bench)"
-# These compute, or count what a whole machine does: one after the other.
+PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench)"
+# These compute, or count what a whole machine does: one after the other. Only they need schemathesis,
+# whose import takes each worker a second.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
