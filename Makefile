@@ -46,7 +46,8 @@ PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or ro
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
 JOBS ?= 8
-PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis -m "not slow and not browser and not bench and not remote"
+PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis \
+  -m "not slow and not browser and not bench and not remote and not apps"
 # These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
 # of the processors' time is used by eight of them.
 PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench)"
@@ -71,9 +72,9 @@ SLURMS ?= 22.05 24.11 26.05
 PYTEST_SLURMS = $(BIN)/pytest -n 4 --dist loadgroup -m "not remote" @tests/each_slurm.txt
 
 # The parts of `make test-matrix`, each a target test-PART.
-MATRIX = lowest newest pythons bare labs hub slurms
+MATRIX = lowest newest pythons bare labs hub slurms apps
 
-.PHONY: help demo lab test test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-apps test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -97,6 +98,9 @@ test-hub: .build/test-system .build/installed ## a real JupyterHub with two user
 	@$(QUIET) "hub: JupyterHub and its proxy" $(BIN)/python -m pip install --disable-pip-version-check -q "$$(echo dist/*.whl)[hub]"
 	@$(QUIET) "proxy: the proxy of JupyterHub" npm --prefix .build/hub --no-audit --no-fund --loglevel=error install configurable-http-proxy@5
 	@$(BIN)/pytest -m hub tests/e2e/test_jupyterhub.py $(PYTEST_ARGS)
+
+test-apps: .build/test-system .build/installed .build/apps/ready ## the named apps of `launch app=NAME`, with the programs of PyPI
+	@$(BIN)/pytest -m apps tests/services/sessions/test_named_apps.py $(PYTEST_ARGS)
 
 test-slurms: .build/test-system .build/installed ## tests that submit jobs, on each version of Slurm; as root, or with sudo
 	@status=0; for version in $(SLURMS); do \
@@ -268,6 +272,15 @@ clean: ## remove what was built and installed here
 	@$(PYTHON) -m venv --without-pip $(@D)
 	@$(QUIET) "newest: the newest versions of the dependencies, pre-releases included" \
 	  .build/uv/bin/uv pip install --python $(@D)/bin/python --prerelease allow "$$(echo dist/*.whl)[test]"
+	@touch $@
+
+# MLflow 2 and 3 cannot be in one environment.
+.build/apps/ready: .build/uv/ready
+	@mkdir -p $(@D)
+	@for one in "boards tensorboard marimo" "mlflow-2 mlflow<3" "mlflow-3 mlflow>=3.3"; do \
+	  $(PYTHON) -m venv --without-pip "$(@D)/$${one%% *}" && \
+	  $(QUIET) "apps: the environment $${one%% *}" \
+	    .build/uv/bin/uv pip install --python "$(@D)/$${one%% *}/bin/python" $${one#* } || exit 1; done
 	@touch $@
 
 .build/release-tools/ready: .build/venv

@@ -88,6 +88,8 @@ class SessionPart(ImageFolder, total=False):
     app: str
     package: str
     install: str
+    lowest: str
+    older: dict[str, list[str]]
     files: dict[str, str]
     node_ports: list[int]
 

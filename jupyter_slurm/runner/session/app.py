@@ -59,25 +59,37 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
         self._gate: Any = None
         self.env["PATH"] = os.pathsep.join([self.env["PATH"], *_SYSTEM_FOLDERS])
         self._secrets = os.path.join(place.folder, "serving")
+        self._keeps = bool(place.job.get("resume"))
 
     def start(self) -> None:
         """Write its files, open the gate, and start the server."""
         self._check_installed()
-        self._remove_files()  # of an earlier run: the job was requeued
+        kept = self._secret_before() if self._keeps else ""
+        shutil.rmtree(self._secrets, ignore_errors=True)  # of an earlier run: the job was requeued
         self._folder = tempfile.mkdtemp(prefix="slurm-app-")
         if len(os.fsencode(self._folder)) > _MAX_SOCKET_PATH - len("/socket"):
             os.rmdir(self._folder)
             self._folder = tempfile.mkdtemp(prefix="slurm-app-", dir="/tmp")
         if any("{secret_file}" in word for word in self.words):
             os.mkdir(self._secrets, 0o700)
-            self._place.put(os.path.join(self._secrets, "token"), os.urandom(32).hex())
+            self._place.put(os.path.join(self._secrets, "token"), kept or os.urandom(32).hex())
         for name, text in (self._asked.get("files") or {}).items():
             self._place.put(os.path.join(self._folder, os.path.basename(name)), self._filled(text))
+        if "unix:{socket}" in self.words:  # gunicorn adds the port to the path
+            os.symlink("socket:0", self._socket)
         if self._socket:
             self._gate = self._opened_gate()
         super().start()
         if self._gate is not None:
             self.port = self._gate.port
+
+    def _secret_before(self) -> str:
+        """Return the secret of the previous run, so that logged-in users stay logged in."""
+        with contextlib.suppress(OSError, ValueError), open(
+            os.path.join(self._secrets, "token"), encoding="ascii"
+        ) as file:
+            return file.read()
+        return ""
 
     @property
     def _socket(self) -> str:
@@ -111,8 +123,21 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
                 f"{proc.node_name()} has no {self.words[0]}, which app={app} needs.", str(self._asked.get("install"))
             )
         self.version = self._version(found)
+        self._check_version()
         if app == "tensorboard":
             self._program = [_python_of(found), path_of("session.tensorboard_start")]
+
+    def _check_version(self) -> None:
+        """Refuse a version that is too old, and take the command of an older version that has another one."""
+        lowest = str(self._asked.get("lowest") or "")
+        if self.version and _numbers(self.version) < _numbers(lowest):
+            raise command.SessionStartError(
+                f"{proc.node_name()} has {self.words[0]} {self.version}. app={self._asked.get('app')} needs {lowest} or newer.",
+                str(self._asked.get("install")),
+            )
+        for since, words in (self._asked.get("older") or {}).items():
+            if self.version and _numbers(self.version) < _numbers(since):
+                self.words = list(words)
 
     def _version(self, found: str) -> str:
         """Return the version: of the Python package beside the program, else that which the program prints."""
@@ -162,11 +187,14 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
         super().end()
         if self._gate is not None:
             self._gate.close()
-        self._remove_files()
-
-    def _remove_files(self) -> None:
-        for folder in filter(None, (self._folder, self._secrets)):
+        for folder in filter(None, (self._folder, "" if self._keeps else self._secrets)):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _numbers(version: str) -> list[int]:
+    """Return the numbers at the beginning of a version: 2 and 18 of 2.18rc1."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return [int(number) for number in match[0].split(".")] if match else []
 
 
 def _python_of(program: str) -> str:

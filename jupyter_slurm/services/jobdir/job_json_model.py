@@ -249,6 +249,8 @@ class SessionRecord(JsonObject):
     app: str | None = None
     package: str | None = None
     install: str | None = None
+    lowest: str | None = None
+    older: Mapping[str, Sequence[str]] | None = None
     files: Mapping[str, str] | None = None
     node_ports: Sequence[int] | None = None
     on: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["APPS", "App", "command_of", "find_app"]
+__all__ = ["APPS", "App", "command_of", "find_app", "words_of"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,10 @@ class App:
         Hint for a node that does not have it.
     package : str
         Python package that has its version; empty: the program prints it with ``--version``.
+    lowest : str
+        Lowest version that can be started.
+    older : mapping
+        Commands of versions before a version, the latest first.
     keywords : mapping
         Words for the value of each keyword of its own; ``{value}`` becomes the value.
     required : str
@@ -35,6 +39,8 @@ class App:
     command: Sequence[str]
     install: str
     package: str = ""
+    lowest: str = ""
+    older: Mapping[str, Sequence[str]] = field(default_factory=dict)
     keywords: Mapping[str, Sequence[str]] = field(default_factory=dict)
     required: str = ""
     login: str = ""
@@ -42,6 +48,7 @@ class App:
 
 
 _WITH_PIP = "Install it into the environment of the job with `pip install {}`, or choose another one with env=NAME."
+_MLFLOW = ("mlflow", "server", "--static-prefix", "{base_url}", "--workers", "1")
 # Apps without a login listen on a Unix socket of their user. Marimo has a login, and no such socket.
 APPS: Mapping[str, App] = {
     "code-server": App(
@@ -69,13 +76,17 @@ APPS: Mapping[str, App] = {
         ),
         _WITH_PIP.format("marimo"),
         "marimo",
-        {"notebook": ("{value}",)},
+        "0.18",
+        keywords={"notebook": ("{value}",)},
         login="auth/login",
     ),
     "mlflow": App(
-        ("mlflow", "server", "--static-prefix", "{base_url}", "--workers", "1", "--uvicorn-opts", "--uds {socket}"),
+        (*_MLFLOW, "--uvicorn-opts", "--uds {socket}"),
         _WITH_PIP.format("mlflow"),
         "mlflow",
+        "2.0",
+        # gunicorn takes `unix:PATH:PORT` as the path of a socket.
+        {"3.3": (*_MLFLOW, "--host", "unix:{socket}", "--port", "0")},
         {"store": ("--backend-store-uri", "{value}")},
     ),
     "rstudio": App(
@@ -101,8 +112,9 @@ APPS: Mapping[str, App] = {
         ),
         _WITH_PIP.format("tensorboard"),
         "tensorboard",
-        {"logdir": ("--logdir", "{value}")},
-        "logdir",
+        "2.4",
+        keywords={"logdir": ("--logdir", "{value}")},
+        required="logdir",
     ),
 }
 """The apps by name. Jupyter is one by name only: it is what a launch without an app starts."""
@@ -135,8 +147,18 @@ def command_of(name: str, values: Mapping[str, str]) -> list[str]:
     UsageError
         A keyword is not one of the app, or is missing.
     """
-    app = find_app(name)
-    words = list(app.command)
+    return [*find_app(name).command, *words_of(name, values)]
+
+
+def words_of(name: str, values: Mapping[str, str]) -> list[str]:
+    """Return the words for the values of an app's keywords.
+
+    Raises
+    ------
+    UsageError
+        A keyword is not one of the app, or is missing.
+    """
+    app, words = find_app(name), list[str]()
     for keyword, value in values.items():
         if keyword not in app.keywords:
             owner = next((other for other, one in APPS.items() if keyword in one.keywords), name)

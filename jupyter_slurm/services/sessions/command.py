@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.sessions.apps import command_of, find_app
+from jupyter_slurm.services.sessions.apps import command_of, find_app, words_of
 from jupyter_slurm.services.sessions.session_jobs import NAME
 from jupyter_slurm.services.slurm.client import printable
 
@@ -50,7 +50,13 @@ def with_app(requested: api.Launch) -> dict[str, Any]:
             raise UsageError(f"{keyword}= belongs to an app.", hint=f"Write app= too, or omit {keyword}=.")
         return {"command": command} if command else {}
     app = find_app(name)
-    more = {"install": app.install, "package": app.package or None, "files": dict(app.files) or None}
+    more = {
+        "install": app.install,
+        "package": app.package,
+        "lowest": app.lowest,
+        "older": {before: [*words, *words_of(name, values)] for before, words in app.older.items()},
+        "files": dict(app.files),
+    }
     return {"command": command_of(name, values), **{key: value for key, value in more.items() if value}}
 
 

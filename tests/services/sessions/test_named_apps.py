@@ -1,0 +1,133 @@
+"""Tests of named apps with the real programs, each in an environment that ``make test-apps`` has made."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sessions import Page
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import websocket_connect
+
+# A named app and the folder of its environment, in that of $JUPYTER_SLURM_TEST_APPS.
+ENVIRONMENTS = {
+    "code-server": "code-server",
+    "marimo": "boards",
+    "mlflow 2": "mlflow-2",
+    "mlflow 3": "mlflow-3",
+    "tensorboard": "boards",
+}
+PAGE_TEXTS = {
+    "code-server": "code-server",
+    "marimo": "<marimo-filename",
+    "mlflow 2": "<title>MLflow</title>",
+    "mlflow 3": "<title>MLflow</title>",
+    "tensorboard": "<tb-webapp|TensorBoard",
+}
+ASKS = """
+import socket, sys
+link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+link.sendall(b"GET %s/ HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n" % sys.argv[2].encode())
+print(link.recv(100))
+"""
+pytestmark = [
+    pytest.mark.apps,
+    pytest.mark.slurm,
+    pytest.mark.here_only("what an app serves does not depend on the way to the node"),
+]
+
+
+@pytest.fixture
+async def begun(desk: Any, unavailable: Any) -> AsyncIterator[Callable[..., Any]]:
+    """Return ``await begun("mlflow 2", …)``, which launches an app and ends it after the test."""
+    keys = []
+
+    async def begin(name: str, **more: Any) -> Any:
+        place = Path(os.environ.get("JUPYTER_SLURM_TEST_APPS", ".build/apps")).absolute() / ENVIRONMENTS[name]
+        if not place.is_dir():
+            unavailable(f"{place} is missing; run `make test-apps`")
+        asked = desk.asked("#!", "-p", "arandu")
+        asked = {key: asked[key] for key in ("key", "options", "context")}
+        path = os.pathsep.join([str(place / "bin"), str(place / "node_modules/.bin"), desk.env["PATH"]])
+        asked["context"] = {**asked["context"], "env": {**desk.env, "PATH": path}}
+        asked |= {"python": str(place / "bin/python"), "idle": 86400.0, "app": name.split()[0], **more}
+        if name == "code-server":
+            del asked["python"]
+        await desk.core.sessions.launch(desk.id, asked)
+        keys.append(asked["key"])
+        return await desk.until(asked["key"], lambda job: job["session"]["state"] in ("ready", "ended"), 300)
+
+    yield begin
+    await asyncio.gather(*(desk.core.sessions.end(desk.id, key) for key in keys))
+
+
+async def get(url: str, **more: Any) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False, timeout=150, follow_redirects=True) as http:
+        return await http.get(url, **more)
+
+
+@pytest.mark.parametrize("name", sorted(PAGE_TEXTS))
+async def test_its_page_is_reached_by_its_user_alone(name: str, desk: Any, begun: Any, tmp_path: Path) -> None:
+    values = {"logdir": str(tmp_path)} if name == "tensorboard" else {}
+    told = await begun(name, app_values=values, dir=str(tmp_path))
+    session = told["session"]
+    assert session["state"] == "ready", (session, told["error"], await desk.text(told["key"], "stderr"))
+    assert re.match(r"\S+ \d+\.\d+", session["server"]), session
+    opened = await desk.core.sessions.open(desk.id, told["key"])
+    answer = await get(session["url"])
+    if name == "marimo":
+        assert not re.search(PAGE_TEXTS[name], answer.text), "its page asks for the password"
+        page = Page(opened["page"])
+        await page.log_in()
+        answer = page._ask("GET", session["url"])
+        await socket_of_marimo(session["url"], page)
+    assert re.search(PAGE_TEXTS[name], answer.text), answer.text[:2000]
+    if os.geteuid() == 0:
+        argv = ["python3", "-c", ASKS, str(session["port"]), session["path"].rstrip("/")]
+        tried = subprocess.run(argv, user=65534, capture_output=True, text=True, check=False)
+        assert not re.search(PAGE_TEXTS[name], tried.stdout)
+        assert name == "marimo" or "200" not in tried.stdout, tried
+    over = await desk.core.sessions.end(desk.id, told["key"])
+    assert (over["state"], over["session"]["state"]) == ("CANCELLED", "ended")
+
+
+async def socket_of_marimo(url: str, page: Page) -> None:
+    """Open the WebSocket of marimo: without the login it is refused."""
+    address = url.replace("http", "ws", 1) + "ws?session_id=s_abcdef"
+    cookie = "; ".join(f"{one.name}={one.value}" for one in page.cookies.jar)
+    with pytest.raises(Exception, match=r"403|401|closed"):
+        refused = await websocket_connect(HTTPRequest(address))
+        assert await refused.read_message() is not None, "closed"
+    link = await websocket_connect(HTTPRequest(address, headers={"Cookie": cookie, "Origin": url.split("/jupyter")[0]}))
+    try:
+        assert "kernel-ready" in str(await asyncio.wait_for(link.read_message(), 150))
+    finally:
+        link.close()
+
+
+async def test_the_login_outlives_the_time_limit(desk: Any, begun: Any, cluster: Any, wait_for: Any) -> None:
+    first = await begun("marimo", resume=1)
+    assert first["session"]["state"] == "ready", await desk.text(first["key"], "stderr")
+    page = Page((await desk.core.sessions.open(desk.id, first["key"]))["page"])
+    await page.log_in()
+    soon = (datetime.datetime.now() + datetime.timedelta(seconds=6)).strftime("%Y-%m-%dT%H:%M:%S")
+    cluster.run("scontrol", "update", f"jobid={first['id']}", f"endtime={soon}")
+    cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does before the time limit
+    await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
+
+    def has_begun() -> bool:  # without the two minutes for which Slurm holds a requeued job
+        cluster.run("scontrol", "update", f"jobid={first['id']}", "starttime=now", check=False)
+        return "RUNNING" in str(cluster.run("squeue", "-h", "-j", first["id"], "-o", "%T").stdout)
+
+    await asyncio.to_thread(wait_for, has_begun, "the second run")
+    second = await desk.until(first["key"], lambda job: job["session"]["state"] == "ready")
+    assert second["session"]["url"] == first["session"]["url"]
+    assert re.search(PAGE_TEXTS["marimo"], page._ask("GET", second["session"]["url"]).text)
