@@ -98,8 +98,9 @@ def describe_exit(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-# TCP socket as reported by the system. ``peer`` is (address, port); a closed socket is kept for ``left`` seconds.
-Row = collections.namedtuple("Row", "address port peer state left inode")
+# TCP socket as reported by the system. ``peer`` is (address, port); a closed socket is kept for ``left`` seconds,
+# without its ``user``.
+Row = collections.namedtuple("Row", "address port peer state left user inode")
 
 
 def rows() -> Iterator[Row]:
@@ -111,7 +112,7 @@ def rows() -> Iterator[Row]:
                 row = line.split()
                 left = int(row[5].partition(":")[2], 16) / ticks
                 address, port = _address(row[1], kind)
-                yield Row(address, port, _address(row[2], kind), row[3], left, row[9])
+                yield Row(address, port, _address(row[2], kind), row[3], left, int(row[7]), row[9])
 
 
 def _address(text: str, kind: Any) -> tuple[str, int]:
@@ -198,12 +199,13 @@ def free_port() -> int:
     """Return a port that is free on all addresses of this node."""
     for _ in range(_MAX_PORT_TRIES):
         port = random_port()
-        if _is_free(port):
+        if is_free(port):
             return port
     raise NoFreePort
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether a port is free on all addresses of this node."""
     for kind in (socket.AF_INET, socket.AF_INET6):
         try:
             with socket.socket(kind) as probe:

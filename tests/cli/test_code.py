@@ -182,6 +182,30 @@ def test_an_interrupt_cancels_a_pending_job(
 
 @pytest.mark.slurm
 @pytest.mark.slow
+def test_two_laptops_have_a_job_each_for_a_host_of_one_name(
+    person: Person, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    (second / "dot-ssh").mkdir(mode=0o700, parents=True)
+    told = json.loads((tmp_path / "jupyter_slurm_config.json").read_text())
+    told["Settings"]["state_dir"] = str(second / "state")
+    (second / "jupyter_slurm_config.json").write_text(json.dumps(told))
+    other = Person({**person.env, "JUPYTER_CONFIG_DIR": str(second)}, second / "dot-ssh")
+    jobs = []
+    for laptop in (person, other, person, other):
+        if len(jobs) < 2:
+            assert laptop.slurm("code", "name=far", "noopen", "-p", "arandu").returncode == 0
+        done = laptop.ssh("ssh", "far", "echo $SLURM_JOB_ID")
+        assert done.returncode == 0, done.stderr
+        assert ("Another session has the name far" in done.stderr) == (len(jobs) == 1)
+        jobs.append(done.stdout)
+    assert jobs[:2] == jobs[2:]
+    assert jobs[0] != jobs[1]
+    cluster.run("scancel", *map(str.strip, jobs[:2]))
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
 def test_an_unused_job_ends(person: Person, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
     assert person.slurm("code", "name=short", "idle=0:10", "-p", "arandu").returncode == 0
     text = (person.ssh_folder / "jupyter_slurm.conf").read_text()

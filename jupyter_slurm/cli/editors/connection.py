@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import signal
@@ -91,10 +92,15 @@ def _take_streams() -> tuple[int, int]:
 
 
 def _running(cluster: Cluster, host: EditorHost) -> Session | None:
+    """Return the running job that this computer has started for a host."""
+    return _session(cluster, host.job) if host.job else None
+
+
+def _session(cluster: Cluster, reference: str) -> Session | None:
     from jupyter_slurm.client.sessions.session import Session
 
     try:
-        told: api.Job = cluster.client.get(cluster.path("sessions", host.name))
+        told: api.Job = cluster.client.get(cluster.path("sessions", reference))
     except JobNotFound:
         return None
     return None if told["finished"] else Session(cluster, told)
@@ -104,9 +110,21 @@ def _launch(cluster: Cluster, host: EditorHost, parsed: MagicLine) -> Session:
     from jupyter_slurm.client.sessions.launch import launch
 
     words = {name: value for name, value in parsed.keywords.items() if name in ("env", "idle", "image")}
-    request = parsed._replace(keywords={**words, "name": host.name}, args=_SERVER, rest=[])
-    report(f"{host.name}: submitting a job on {cluster.name}: {shlex.join(parsed.options)}".removesuffix(": "))
-    return launch(cluster, request, ssh=host.public_key)
+    name = _free_name(cluster, host)
+    request = parsed._replace(keywords={**words, "name": name}, args=_SERVER, rest=[])
+    report(f"{name}: submitting a job on {cluster.name}: {shlex.join(parsed.options)}".removesuffix(": "))
+    session = launch(cluster, request, ssh=host.public_key)
+    host.write_job(str(session.data["key"]))
+    return session
+
+
+def _free_name(cluster: Cluster, host: EditorHost) -> str:
+    """Return the name of the job: that of the host, or one of this computer alone if another session has that name."""
+    if _session(cluster, host.name) is None:
+        return host.name
+    name = f"{host.name[:55]}-{hashlib.sha256(host.public_key.encode()).hexdigest()[:6]}"
+    report(f"Another session has the name {host.name}. The job of this computer is {name}.")
+    return name
 
 
 def _await(session: Session, *, is_cancelled_alone: bool) -> bool:

@@ -1,7 +1,8 @@
 """Hosts for ssh whose connection starts a job: their files, and their entries for ``~/.ssh/jupyter_slurm.conf``.
 
 Each host has a private folder in the state directory: ``host.json`` with the line of the job, the key of this computer
-for this host alone, and ``known_hosts`` with the host key of the present job.
+for this host alone, ``known_hosts`` with the host key of the present job, and ``job`` with its key. Another computer
+of the user may have a host of the same name, with a job of its own.
 """
 
 from __future__ import annotations
@@ -63,6 +64,19 @@ class EditorHost:
         """Return the public key of this computer, without its comment."""
         with open(os.path.join(self.place, "key.pub"), encoding="ascii") as file:
             return " ".join(file.read().split()[:2])
+
+    @property
+    def job(self) -> str:
+        """Return the key of the job that this computer has started for the host; empty: none is known."""
+        try:
+            with open(os.path.join(self.place, "job"), encoding="ascii") as file:
+                return file.read(100)
+        except (OSError, ValueError):
+            return ""
+
+    def write_job(self, key: str) -> None:
+        """Store the key of the job."""
+        replace(os.path.join(self.place, "job"), key, 0o600)
 
 
 def _root() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import os
 import pwd
 import re
@@ -64,7 +65,7 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
     def start(self) -> None:
         """Write its files, open the gate, and start the server."""
         self._check_installed()
-        kept = self._secret_before() if self._keeps else ""
+        kept, port = self._secrets_before() if self._keeps else ("", "")
         shutil.rmtree(self._secrets, ignore_errors=True)  # of an earlier run: the job was requeued
         self._folder = tempfile.mkdtemp(prefix="slurm-app-")
         if len(os.fsencode(self._folder)) > _MAX_SOCKET_PATH - len("/socket"):
@@ -72,7 +73,10 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
             self._folder = tempfile.mkdtemp(prefix="slurm-app-", dir="/tmp")
         if any("{secret_file}" in word for word in self.words):
             os.mkdir(self._secrets, 0o700)
-            self._place.put(os.path.join(self._secrets, "token"), kept or os.urandom(32).hex())
+            secret, self.wanted_port = kept or os.urandom(32).hex(), int(port or 0)
+            self._place.put(os.path.join(self._secrets, "token"), secret)
+            # By default, marimo signs its cookies with another key in each run.
+            self.env["MARIMO_SESSION_SECRET"] = hashlib.sha256(f"cookie {secret}".encode()).hexdigest()
         for name, text in (self._asked.get("files") or {}).items():
             self._place.put(os.path.join(self._folder, os.path.basename(name)), self._filled(text))
         if "unix:{socket}" in self.words:  # gunicorn adds the port to the path
@@ -80,16 +84,20 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
         if self._socket:
             self._gate = self._opened_gate()
         super().start()
+        if os.path.isdir(self._secrets):  # cookies are named after the port
+            self._place.put(os.path.join(self._secrets, "port"), str(self.port))
         if self._gate is not None:
             self.port = self._gate.port
 
-    def _secret_before(self) -> str:
-        """Return the secret of the previous run, so that logged-in users stay logged in."""
-        with contextlib.suppress(OSError, ValueError), open(
-            os.path.join(self._secrets, "token"), encoding="ascii"
-        ) as file:
-            return file.read()
-        return ""
+    def _secrets_before(self) -> tuple[str, str]:
+        """Return the secret and the port of the previous run, so that logged-in users stay logged in."""
+        found = {"token": "", "port": ""}
+        for name in found:
+            with contextlib.suppress(OSError, ValueError), open(
+                os.path.join(self._secrets, name), encoding="ascii"
+            ) as file:
+                found[name] = file.read()
+        return found["token"], found["port"] if found["port"].isdigit() else ""
 
     @property
     def _socket(self) -> str:
@@ -131,8 +139,9 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
         """Refuse a version that is too old, and take the command of an older version that has another one."""
         lowest = str(self._asked.get("lowest") or "")
         if self.version and _numbers(self.version) < _numbers(lowest):
+            app, node = self._asked.get("app"), proc.node_name()
             raise command.SessionStartError(
-                f"{proc.node_name()} has {self.words[0]} {self.version}. app={self._asked.get('app')} needs {lowest} or newer.",
+                f"{node} has {self.words[0]} {self.version}. app={app} needs {lowest} or newer.",
                 str(self._asked.get("install")),
             )
         for since, words in (self._asked.get("older") or {}).items():

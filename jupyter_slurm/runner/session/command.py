@@ -68,6 +68,7 @@ class CommandProcess:
 
     version = ""
     pause = 0.02  # seconds between two checks for readiness
+    wanted_port = 0  # that of an earlier run
 
     def __init__(self, asked: SessionPart, env: dict[str, str]) -> None:
         self.words: list[str] = list(asked["command"])
@@ -84,7 +85,9 @@ class CommandProcess:
     def start(self) -> None:
         """Start the command on a free port."""
         try:
-            self.port, self.starts = proc.free_port(), self.starts + 1
+            wanted = 0 if self.starts else self.wanted_port
+            self.port = wanted if wanted and proc.is_free(wanted) else proc.free_port()
+            self.starts += 1
         except proc.NoFreePort as error:
             raise SessionStartError(str(error), error.hint) from None
         words = [self._filled(word) for word in self.words]
@@ -164,15 +167,26 @@ class CommandProcess:
                     break
 
     def unused_for(self) -> float:
-        """Return the seconds without a connection."""
+        """Return the seconds without a connection of its user."""
         now, found = time.monotonic(), list(proc.rows())
         self._check_open_ports(found)
         for row in found:
-            is_its = row.port == self.port or (row.peer[1] == self.port and proc.is_loopback(row.peer[0]))
-            if is_its and row.state != proc.LISTEN:
+            if self._is_use(row):
                 age = max(0.0, _TIME_WAIT_S - row.left) if row.state == proc.TIME_WAIT else 0.0
                 self.used = max(self.used, now - age)
         return now - self.used
+
+    def _is_use(self, row: proc.Row) -> bool:
+        """Return whether a socket is a connection to the server, on this node only of the same user.
+
+        The user is that of the other end, which has a row of its own. Nobody knows the user of a closed connection.
+        """
+        is_near, is_far = row.port == self.port, row.peer[1] == self.port and proc.is_loopback(row.peer[0])
+        if row.state == proc.LISTEN:
+            return False
+        if row.state == proc.TIME_WAIT:
+            return bool(is_near or is_far)
+        return bool(is_far and row.user == os.getuid()) or bool(is_near and not proc.is_loopback(row.peer[0]))
 
     def _check_open_ports(self, found: list[proc.Row]) -> None:
         """Find and log ports that others can reach. The server may open a port, or reopen one, at any time."""

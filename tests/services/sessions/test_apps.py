@@ -9,14 +9,19 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.runner.session.app import AppProcess
+from jupyter_slurm.runner.session.command import CommandProcess
 from jupyter_slurm.runner.session.user_gate import is_of_user
 from jupyter_slurm.services.sessions.apps import APPS, command_of
+from jupyter_slurm.services.sessions.command import with_app
 
 # A small real server: HTTP on a Unix socket, and what it finds about that socket.
 ON_SOCKET = """
@@ -36,6 +41,13 @@ import socket, sys
 link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 link.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
 print(link.recv(100))
+"""
+
+HOLDS = """
+import socket, sys
+link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("connected", flush=True)
+sys.stdin.readline()
 """
 
 
@@ -123,3 +135,52 @@ def test_the_other_end_of_a_connection_has_a_user() -> None:
             assert not is_of_user(near.getsockname(), address, os.getuid() + 1)
             far.close()
             assert not is_of_user(near.getsockname(), address, os.getuid())  # nobody holds it any more
+
+
+def test_a_connection_of_another_user_is_no_use(tmp_path: Path) -> None:
+    server = CommandProcess({"command": ["sleep", "1000"], "base_url": "/", "dir": str(tmp_path)}, dict(os.environ))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server.port = listener.getsockname()[1]
+        server.process = subprocess.Popen(server.words)
+        try:
+            server.used = 0.0
+            if os.geteuid() == 0:
+                argv = ["python3", "-c", HOLDS, str(server.port)]
+                with subprocess.Popen(argv, user=65534, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+                    near = listener.accept()[0]
+                    assert other.stdout is not None
+                    assert other.stdout.readline() == b"connected\n"
+                    assert server.unused_for() > 1
+                    with near:
+                        other.communicate(b"\n", timeout=60)
+            with socket.create_connection(listener.getsockname()), listener.accept()[0]:
+                assert server.unused_for() < 1
+        finally:
+            server.process.kill()
+            server.process.wait()
+
+
+def test_a_version_that_is_too_old_is_refused_and_an_older_one_has_its_command(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "mlflow"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    place = SimpleNamespace(
+        folder=str(tmp_path),
+        put=None,
+        job={"session": {**with_app({"app": "mlflow"}), "app": "mlflow", "base_url": "/"}},
+    )
+
+    def version_of(version: str) -> AppProcess:
+        for package in (tmp_path / "lib/python3.11/site-packages").glob("*"):
+            package.rmdir()
+        (tmp_path / f"lib/python3.11/site-packages/mlflow-{version}.dist-info").mkdir(parents=True)
+        app = AppProcess(place, {"PATH": str(tmp_path / "bin")})
+        app._check_installed()
+        return app
+
+    with pytest.raises(Exception, match=r"has mlflow 1\.30\.0\. app=mlflow needs 2\.0 or newer\."):
+        version_of("1.30.0")
+    assert "unix:{socket}" in version_of("2.22.5").words
+    assert "unix:{socket}" in version_of("3.2.0rc1").words
+    assert "--uvicorn-opts" in version_of("3.10.1").words
