@@ -12,7 +12,6 @@ from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.allocations.session_steps import record_session
 from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
 from jupyter_slurm.services.jobdir.job_json_model import (
@@ -144,6 +143,8 @@ def record_step(
     if asked.get("process"):
         record = replace(record, name=asked.get("filename") or name)
     if kind == "session":
+        from jupyter_slurm.services.allocations.session_steps import record_session
+
         record = record_session(record, asked, allocation)
     if kind == "python":
         record = _record_cell(record, asked, text, step["python"])

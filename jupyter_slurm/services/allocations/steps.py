@@ -24,7 +24,6 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations.kernels import Kernels
-from jupyter_slurm.services.allocations.session_steps import show_limit
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
@@ -292,6 +291,8 @@ class Steps:
             waits = allocation.latest if allocation.state.is_pending else self._waiting_record(step, allocation)
             self._apply_wait_reason(step, waits)
             if step.kind == "session":
+                from jupyter_slurm.services.allocations.session_steps import show_limit
+
                 show_limit(step, allocation)
             await self._read_state(step)
             return
@@ -349,9 +350,8 @@ class Steps:
         if step.folder is None:
             return True
         try:
-            return posixpath.basename(step.folder.end_marker(None)) not in await self._client.transport.list_dir(
-                step.folder.path
-            )
+            name = posixpath.basename(step.folder.end_marker(None))
+            return name not in await self._client.transport.list_dir(step.folder.path)
         except FileNotFoundError:
             return True
         except TransportError:

@@ -10,7 +10,6 @@ import time
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, module_command
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.environments.created_environments import environment_folder
 from jupyter_slurm.services.slurm.client import decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.base import Transport
@@ -95,6 +94,8 @@ class EnvironmentSearch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _search(self) -> None:
+        from jupyter_slurm.services.environments.created_environments import environment_folder
+
         self._next_at = time.monotonic() + _RETRY_INTERVAL_S
         folder = environment_folder(self._location)
         try:

@@ -18,7 +18,6 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.tunnels.job_parts import check_part
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, route_target
@@ -240,6 +239,8 @@ class Tunnels:
         there = self._reached_cluster(cluster)
         if job is None:
             return None
+        from jupyter_slurm.services.tunnels.job_parts import check_part
+
         entry = await there.cluster.jobs.find_task(job)
         check_part(job, entry)
         return entry
