@@ -19,14 +19,12 @@ from tornado.websocket import websocket_connect
 
 # A named app and the folder of its environment, in that of $JUPYTER_SLURM_TEST_APPS.
 ENVIRONMENTS = {
-    "code-server": "code-server",
     "marimo": "boards",
     "mlflow 2": "mlflow-2",
     "mlflow 3": "mlflow-3",
     "tensorboard": "boards",
 }
 PAGE_TEXTS = {
-    "code-server": "code-server",
     "marimo": "<marimo-filename",
     "mlflow 2": "<title>MLflow</title>",
     "mlflow 3": "<title>MLflow</title>",
@@ -56,11 +54,9 @@ async def begun(desk: Any, unavailable: Any) -> AsyncIterator[Callable[..., Any]
             unavailable(f"{place} is missing; run `make test-apps`")
         asked = desk.asked("#!", "-p", "arandu")
         asked = {key: asked[key] for key in ("key", "options", "context")}
-        path = os.pathsep.join([str(place / "bin"), str(place / "node_modules/.bin"), desk.env["PATH"]])
+        path = os.pathsep.join([str(place / "bin"), desk.env["PATH"]])
         asked["context"] = {**asked["context"], "env": {**desk.env, "PATH": path}}
         asked |= {"python": str(place / "bin/python"), "idle": 86400.0, "app": name.split()[0], **more}
-        if name == "code-server":
-            del asked["python"]
         await desk.core.sessions.launch(desk.id, asked)
         keys.append(asked["key"])
         return await desk.until(asked["key"], lambda job: job["session"]["state"] in ("ready", "ended"), 300)
