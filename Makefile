@@ -39,7 +39,7 @@ NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --logl
 # Runs a command, and shows what it said only if it fails.
 QUIET = ./.ci/quiet
 
-FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -type f -print)
+FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -name __pycache__ -prune -o -type f -print)
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
 # What needs neither Slurm nor other users, and two cells that are submitted. These compute.
 PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote)"

@@ -17,6 +17,7 @@ SCHEMA = json.loads(resources.files("jupyter_slurm.sites").joinpath("profile.sch
 NOT_OF_A_LOGIN = {"about", "aliases", "extends"}
 # Where the pattern or the format allows few values.
 VALUES: dict[str, Any] = {
+    "advice.cuda": "11",
     "login.host": "another",
     "login.jump": ["gate"],
     "login.vpn": {"name": "Campus"},
