@@ -1,6 +1,7 @@
 """Record what a real Slurm answers to each question of the domain layer.
 
     python tests/data/slurm/record.py 22.05 /
+    .ci/with-slurm 24.11 python tests/data/slurm/record.py 24.11 /
     python tests/data/slurm/record.py 26.05 /path/of/a/root
 
 as root, with the package importable. The second argument is where that Slurm is unpacked: ``/`` for this machine's, else a
@@ -29,7 +30,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
 
 MARK = "0123456789abcdef"
-USER, UID = "alice", 1001
+USER, UID = "alice", 61001
 HOST = "c4aiscm1"
 HERE = Path(__file__).parent
 
