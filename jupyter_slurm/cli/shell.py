@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             "Standard input and output must be a terminal.", hint="For a single command, use `jupyter slurm sh`."
         )
     if keeping is None:
-        target = start_terminal(cluster, target, *os.get_terminal_size(), is_on_host=args.host)["id"]
+        target = start_terminal(cluster, target, *_size(), is_on_host=args.host)["id"]
     return _Screen(cluster, str(target)).show()
 
 
@@ -124,6 +124,12 @@ def _list(name: str | None) -> int:
             where = cluster.name if cluster.is_remote else "local"
             print(printable(f"{one['id']}  {where}  {place_text(one)}  {started}"))
     return code
+
+
+def _size() -> tuple[int, int]:
+    """Return columns and rows of the user's terminal; one that knows no size, such as a serial line, has 80 by 24."""
+    columns, rows = os.get_terminal_size()
+    return columns or 80, rows or 24
 
 
 class _Screen:
@@ -180,13 +186,13 @@ class _Screen:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
     def _carry(self, viewer: TerminalViewer) -> int:
-        viewer.resize(*os.get_terminal_size())
+        viewer.resize(*_size())
         remote = viewer.sock.fileno()
         while True:
             ready, _, _ = select.select([0, remote, self._wakes], [], [])
             if self._wakes in ready:
                 os.read(self._wakes, _INPUT_BYTES)
-                viewer.resize(*os.get_terminal_size())
+                viewer.resize(*_size())
             if 0 in ready:
                 viewer.send(self._typed())
             if remote in ready:
