@@ -63,7 +63,9 @@ _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
 # support, because the check takes long.
 _ENCRYPTION_SINCE = (2, 20)
 _ENCRYPTED = """import zmq
-c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
+from jupyter_client.manager import KernelManager
+if zmq.has("curve") and hasattr(KernelManager, "transport_encryption"):  # an older one starts no kernel with it
+    c.MappingKernelManager.transport_encryption = "auto"
 """
 _ENDED_BY = "ended-by"  # written by module_start.py
 _SIGNS = ("jpserver-", "nbserver-")
