@@ -387,7 +387,9 @@ def test_the_narrow_list_and_the_wide_table_have_room_for_what_they_show(
     side = page.locator("#jupyter-slurm-side-bar .jp-Slurm-panel")
     facts = row_of(page, array).locator(".jp-Slurm-facts")
     expect(facts).to_contain_text("1 failed")
-    expect(row_of(page, waiting).locator(".jp-Slurm-facts")).to_have_text(re.compile("^waits [0-9:]+ · devwork$"))
+    expect(row_of(page, waiting).locator(".jp-Slurm-facts")).to_have_text(
+        re.compile("^waits [0-9:]+ · devwork$"), use_inner_text=True
+    )
     for width in (250, 232):
         _drag_side_bar(page, width)
         expect(side).to_have_js_property("clientWidth", width)

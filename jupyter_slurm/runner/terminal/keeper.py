@@ -36,6 +36,7 @@ _PIECE_BYTES = 1 << 12  # bytes up to which a piece of the scrollback grows
 _MAX_WAITING_BYTES = 1 << 18  # bytes that wait for a reader, before the keeper reads no more
 _STALL_S = 10.0  # seconds after which a viewer that reads nothing is disconnected
 _END_S = 5.0  # seconds for viewers to read the last output
+_SIZE_VARIABLES = ("LINES", "COLUMNS")  # exported, they hide a change of the size from curses
 
 
 def folder() -> str:
@@ -73,7 +74,8 @@ def start_program(argv: Sequence[str], columns: int, rows: int) -> tuple[int, in
             signal.signal(number, signal.SIG_DFL)
         resize(0, columns, rows)
         shell = login_shell()
-        env = {**os.environ, "TERM": "xterm-256color", "SHELL": shell}
+        env = {name: value for name, value in os.environ.items() if name not in _SIZE_VARIABLES}
+        env.update(TERM="xterm-256color", SHELL=shell)
         with contextlib.suppress(OSError):
             os.chdir(os.path.expanduser("~"))
         if argv:
