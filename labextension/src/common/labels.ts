@@ -5,7 +5,7 @@ import type { ICluster, IConnection, IJob, IProblem, IPrompt } from "./api/objec
 import { isLocalProblem } from "./api/problem";
 import { formatClock, formatDuration, formatMinute, formatTime } from "./format";
 import { figuresTime, isOutdated, silentCluster } from "./freshness";
-import { isFinished, isReleased, stateKind } from "./job_states";
+import { isAllowed, isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
 import { reasonText } from "./reason_texts";
 import { presentTime } from "./time_limit";
@@ -281,13 +281,19 @@ export function nextEndText(trans: TranslationBundle, { next_end: next }: IJob):
     : trans.__("Next expected to end: job %1 of another user, by %2.", next.id, time);
 }
 
+/** Return the next step without the command of a terminal for which there is a button. */
+function nextStep(job: IJob): string {
+  const step = job.next_step;
+  return isAllowed("release", job) ? step.replace(/ with scontrol release \S+\.$/, ".") : step;
+}
+
 /**
  * Return the reason why a job waits or how it ended, since when its state is unknown, and the next step: a line each.
  */
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = isReleased(job)
     ? releaseReason(trans, job)
-    : [reasonText(trans, job), job.next_step];
+    : [reasonText(trans, job), nextStep(job)];
   if (!job.known && job.unknown_since !== null) {
     const since = formatClock(job.unknown_since);
     lines.unshift(trans.__("State unknown since %1.", since));

@@ -144,6 +144,9 @@ describe("a job", () => {
     expect(jobReason(trans, { ...waiting, known: false })[0]).toBe(`State unknown since ${since}.`);
     const nothing = { ...waiting, reason: "None", reason_text: "", next_step: "" };
     expect(jobReason(trans, nothing)).toEqual([]);
+    const held = { ...waiting, id: "7", reason: "JobHeldUser", reason_text: "It is held." };
+    const release = { ...held, next_step: "Release it with scontrol release 7." };
+    expect(jobReason(trans, release)).toEqual(["It is held.", "Release it."]); // by a button
   });
 
   it("counts the tasks of an array", () => {
