@@ -13,7 +13,11 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def _processes_about(directory: Path) -> list[str]:
     """Return the live processes that have the directory in arguments or environment, found without the package."""
-    wanted, found = os.fsencode(directory) + b"/", []
+    return _processes_with(os.fsencode(directory) + b"/")
+
+
+def _processes_with(wanted: bytes) -> list[str]:
+    found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -44,16 +48,21 @@ def nothing_left(wait_for: Callable[..., bool]) -> Callable[[Path], None]:
     def check(directory: Path) -> None:
         assert not directory.exists()
         assert _processes_about(directory) == []
-        # Other clusters start on this machine meanwhile: their groups are empty at first, and not for ever.
-        left = {group for group in _groups() - before if _is_empty(group)}
+        # Other clusters run on this machine meanwhile: their groups are empty while they have no job, and as they start.
+        left = {group for group in _groups() - before if _is_left(group)}
 
         def fewer() -> bool:
-            left.intersection_update([group for group in left if _is_empty(group)])
+            left.intersection_update([group for group in left if _is_left(group)])
             return not left
 
         wait_for(fewer, "no empty control group is left", 150)
 
     return check
+
+
+def _is_left(group: Path) -> bool:
+    """Return whether a group is empty, and no daemon of its cluster lives, which has the cluster's mark."""
+    return _is_empty(group) and not _processes_with(group.name.partition("-")[2].encode())
 
 
 def _is_empty(group: Path) -> bool:

@@ -39,8 +39,8 @@ class Viewer:
     def __init__(self, name: str) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         OPEN.append(self.sock)
+        self.sock.connect(f"{keeper.folder()}/{name}.sock")  # waits while the queue of the listener is full
         self.sock.settimeout(30)
-        self.sock.connect(f"{keeper.folder()}/{name}.sock")
         self._reader, self.output, self.exit = FrameReader(), b"", b""
 
     def wait(self, text: bytes) -> None:
