@@ -18,6 +18,7 @@ import { Clusters } from "./cluster_list";
 import { FirstSteps, type IFirstSteps } from "./first_steps";
 import { asCsv } from "./table/columns";
 import { FilterBox, type IOpenFilter } from "./table/filters/column_filter";
+import { OthersStatus } from "./table/filters/owner_filter";
 import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
 import { FilterBar, TitleBar } from "./table/toolbar";
@@ -161,6 +162,7 @@ function Panel(props: IPanelProps): React.ReactElement {
       {isNarrow && resources}
       <div className="jp-Slurm-foot jp-Slurm-aside">
         <UpdateTime {...{ model, trans }} />
+        <OthersStatus {...{ table, trans }} />
         <span className="jp-Slurm-selected" aria-live="polite">
           {table.marked.length > 0 && trans._n("%1 selected", "%1 selected", table.marked.length)}
         </span>

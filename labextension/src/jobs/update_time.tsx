@@ -6,8 +6,8 @@ import { formatClock } from "../common/format";
 import { figuresTime, isOutdated } from "../common/freshness";
 import type { IJobsModel } from "../common/jobs_model";
 
-/** Time between two questions to the agent, in milliseconds. */
-const ASK_INTERVAL_MS = 10_000;
+/** Time between two questions to the agent, and before the time is known for the first time, in milliseconds. */
+const [ASK_INTERVAL_MS, FIRST_INTERVAL_MS] = [10_000, 1_000];
 
 interface IUpdateTimeProps {
   readonly model: IJobsModel;
@@ -15,15 +15,16 @@ interface IUpdateTimeProps {
 }
 
 export function UpdateTime({ model, trans }: IUpdateTimeProps): React.ReactElement {
+  const [time, isOld] = [figuresTime(model, formatClock), isOutdated(model)];
+  const interval = time === "" ? FIRST_INTERVAL_MS : ASK_INTERVAL_MS;
   React.useEffect(() => {
     const timer = setInterval(() => {
       model.refreshClusters();
-    }, ASK_INTERVAL_MS);
+    }, interval);
     return () => {
       clearInterval(timer);
     };
-  }, [model]);
-  const [time, isOld] = [figuresTime(model, formatClock), isOutdated(model)];
+  }, [model, interval]);
   return (
     <span className="jp-Slurm-updated" data-old={isOld}>
       {time === ""

@@ -121,7 +121,9 @@ describe("the jobs of everybody", () => {
     Widget.attach(panel, document.body);
     const { node } = panel;
     const button = (name: string): HTMLButtonElement =>
-      [...node.querySelectorAll("button")].find(({ textContent }) => textContent === name)!;
+      [...node.querySelectorAll("button")].find(
+        ({ textContent, ariaLabel }) => textContent === name || ariaLabel === name,
+      )!;
     await vi.waitFor(() => {
       expect(node.querySelectorAll(".jp-Slurm-body [role=row]")).toHaveLength(1);
     });
@@ -135,7 +137,7 @@ describe("the jobs of everybody", () => {
     expect(node.querySelector("img")).toBeNull();
     expect(node.textContent).toContain(`8${HOSTILE}2000 tasks`);
     const others = (): string => node.querySelector(".jp-Slurm-others")!.textContent;
-    expect(others()).toMatch(/^Jobs of other users, checked [^.]+\. Refresh$/);
+    expect(others()).toMatch(/^Jobs of other users, checked [^.]+\. $/);
     table.markAll();
     await vi.waitFor(() => {
       expect(node.querySelector("[aria-label='Cancel 1 job']")).not.toBeNull();

@@ -38,37 +38,27 @@ function othersText(trans: TranslationBundle, cluster: ICluster, known: IQueueSt
   return lines.join(" ");
 }
 
-function Others({ table, trans }: IOwnerFilterProps): React.ReactElement {
-  const clusters = table.model.clusters.filter(isReached);
-  const known = clusters.map(({ id }) => table.allJobs?.stateOf(id));
-  const interval = Math.max(0, ...known.map((each) => each?.queue?.interval ?? 0));
+/** The age of the jobs of other users, or the reason why there are none; nothing while only the user's own are shown. */
+export function OthersStatus({ table, trans }: IOwnerFilterProps): React.ReactElement | null {
+  const clusters = table.showsAllUsers ? table.model.clusters.filter(isReached) : [];
   return (
-    <div className="jp-Slurm-others jp-Slurm-aside">
-      <span aria-live="polite">
-        {clusters.map((cluster, at) => {
-          const each = known[at];
-          return (
-            each && (
-              <span key={cluster.id} data-problem={each.problem !== null}>
-                {clusters.length > 1 ? `${clusterName(cluster)}: ` : ""}
-                {othersText(trans, cluster, each)}{" "}
-              </span>
-            )
-          );
-        })}
-      </span>
-      <button
-        type="button"
-        className="jp-Slurm-link"
-        aria-disabled={known.some((each) => each?.isLoading)}
-        title={trans.__("Slurm is queried at most every %1 s.", interval)}
-        onClick={() => {
-          table.loadAllJobs();
-        }}
-      >
-        {trans.__("Refresh")}
-      </button>
-    </div>
+    <span className="jp-Slurm-others" aria-live="polite">
+      {clusters.map((cluster) => {
+        const known = table.allJobs?.stateOf(cluster.id);
+        return (
+          known && (
+            <span
+              key={cluster.id}
+              data-problem={known.problem !== null}
+              title={trans.__("Slurm is queried at most every %1 s.", known.queue?.interval ?? 0)}
+            >
+              {clusters.length > 1 ? `${clusterName(cluster)}: ` : ""}
+              {othersText(trans, cluster, known)}{" "}
+            </span>
+          )
+        );
+      })}
+    </span>
   );
 }
 
@@ -81,23 +71,20 @@ export function OwnerFilter({ table, trans }: IOwnerFilterProps): React.ReactEle
     [true, trans.__("All users")],
   ] as const;
   return (
-    <>
-      <span role="group" className="jp-Slurm-owners" aria-label={trans.__("Whose jobs")}>
-        {choices.map(([isEverybodys, name]) => (
-          <button
-            key={name}
-            type="button"
-            className="jp-Slurm-chip"
-            aria-pressed={table.showsAllUsers === isEverybodys}
-            onClick={() => {
-              table.setAllUsers(isEverybodys);
-            }}
-          >
-            {name}
-          </button>
-        ))}
-      </span>
-      {table.showsAllUsers && <Others {...{ table, trans }} />}
-    </>
+    <span role="group" className="jp-Slurm-owners" aria-label={trans.__("Whose jobs")}>
+      {choices.map(([isEverybodys, name]) => (
+        <button
+          key={name}
+          type="button"
+          className="jp-Slurm-chip"
+          aria-pressed={table.showsAllUsers === isEverybodys}
+          onClick={() => {
+            table.setAllUsers(isEverybodys);
+          }}
+        >
+          {name}
+        </button>
+      ))}
+    </span>
   );
 }
