@@ -432,13 +432,14 @@ def _use_the_wide_table(
         assert _faults(boxes) == {}
         assert 28 <= boxes["rowHeight"] <= 32
         assert boxes["above"] < 200
-        wide.locator(".jp-Slurm-tools summary").click()
-        box, around = wide.locator(".jp-Slurm-tools details > div").bounding_box(), wide.bounding_box()
-        assert box
-        assert around
-        assert around["x"] <= box["x"]
-        assert box["x"] + box["width"] <= around["x"] + around["width"]
-        wide.locator(".jp-Slurm-tools summary").click()
+        for menu in wide.locator(".jp-Slurm-tools details").all():
+            menu.locator("summary").click()
+            box, around = menu.locator("> div").bounding_box(), wide.bounding_box()
+            assert box
+            assert around
+            assert around["x"] <= box["x"]
+            assert box["x"] + box["width"] <= around["x"] + around["width"]
+            menu.locator("summary").click()
     edge = wide.locator("[role=columnheader].jp-Slurm-name .jp-Slurm-edge").bounding_box()
     assert edge
     before = wide.evaluate(EDGES)

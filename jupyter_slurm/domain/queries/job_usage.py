@@ -101,7 +101,8 @@ class Usage:
             "memory_peak": self.memory,
             "memory_asked": asked,
             "memory_efficiency": self.memory / asked if self.memory is not None and asked else None,
-            "gpus_asked": parse_tres(self.tres).get("gres/gpu", 0) if self.tres else None,
+            # Slurm counts GPUs only where AccountingStorageTRES names them: a missing number is not 0.
+            "gpus_asked": parse_tres(self.tres).get("gres/gpu"),
         }
 
 

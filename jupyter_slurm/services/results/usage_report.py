@@ -141,12 +141,9 @@ def _first_sentence(said: str) -> str:
 
 async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, notes: list[str]) -> list[api.ReportGpu]:
     """Query the GPUs of a running job, in a step that takes no resources from the job."""
-    if requested is None:
-        return []
     if entry.is_finished or entry.id is None:
-        notes.append(
-            "The usage of GPUs is known only while the job is running." if requested else "The job has no GPUs."
-        )
+        if requested:
+            notes.append("The usage of GPUs is known only while the job is running.")
         return []
     nodes = (entry.latest.node_count if entry.latest else None) or 1
     raw = (entry.latest.raw_id if entry.latest else None) or entry.id.job

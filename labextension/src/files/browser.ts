@@ -117,15 +117,24 @@ async function deleteSelected(browser: FileBrowser, trans: TranslationBundle): P
   }
 }
 
-/** Show why a folder could not be listed, once for each act of the user: a listing by the clock is silent. */
-function reportFailures(browser: FileBrowser, report: (error: unknown) => void): void {
+/**
+ * Show why a folder could not be listed, once when the panel is first shown and once for each act of the user.
+ *
+ * A listing by the clock, or of a hidden panel, is silent.
+ */
+export function reportFailures(
+  browser: Pick<FileBrowser, "node" | "isVisible"> & {
+    readonly model: Pick<FileBrowser["model"], "connectionFailure">;
+  },
+  report: (error: unknown) => void,
+): void {
   let isWaiting = true;
   for (const event of ["pointerdown", "keydown"]) {
     browser.node.addEventListener(event, () => (isWaiting = true), true);
   }
   browser.model.connectionFailure.connect((_, error) => {
     const isMissing = (error as { response?: Response }).response?.status === 404; // JupyterLab shows this one
-    if (isWaiting && !isMissing) {
+    if (isWaiting && browser.isVisible && !isMissing) {
       isWaiting = false;
       report(error);
     }

@@ -56,7 +56,7 @@ export interface IBeside {
 const [FILTER, TABLE] = [".jp-Slurm-toolbar .jp-Slurm-filter", "[role=treegrid]"] as const;
 
 /** Width in pixels below which there is a list of two-line rows instead of the table. */
-const MIN_TABLE_WIDTH = 720;
+const MIN_TABLE_WIDTH = 780;
 
 interface IPanelProps extends IBeside {
   readonly table: JobsTable;
@@ -156,9 +156,9 @@ function Panel(props: IPanelProps): React.ReactElement {
       {!isNarrow && resources}
       <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
         <FilterBar {...bar} />
-        <ActProgress {...{ model, trans }} />
         <Jobs {...bar} />
       </section>
+      <ActProgress {...{ model, trans }} />
       {isNarrow && resources}
       <div className="jp-Slurm-foot jp-Slurm-aside">
         <UpdateTime {...{ model, trans }} />

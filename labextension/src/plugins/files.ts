@@ -10,7 +10,9 @@ import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
+import { toProblem } from "../common/api/problem";
 import { DOMAIN } from "../common/identifiers";
+import { problemText } from "../common/labels";
 import { hasMainArea } from "../common/jupyterlab/main_area";
 import { FilesApi } from "../files/api";
 import { applySettings, createBrowser, LAB_SETTINGS } from "../files/browser";
@@ -43,7 +45,8 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { contents, serverSettings } = app.serviceManager;
     const report = (error: unknown): void => {
-      void showErrorMessage(trans.__("Files of the clusters"), error as Error);
+      const problem = toProblem(error, "Refresh.");
+      void showErrorMessage(trans.__("Files of the clusters"), problemText(trans, problem));
     };
     const drive = new SlurmDrive(
       new FilesApi(new AgentApi(serverSettings)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries.job_usage import parse_usage, sacct_usage_argv
+from jupyter_slurm.domain.queries.job_usage import Usage, parse_usage, sacct_usage_argv
 
 MARK = "0123456789abcdef"
 
@@ -32,3 +32,8 @@ def test_a_job_that_was_never_looked_at_has_no_peak() -> None:
     found = parse_usage(answer(WHOLE, {"JobID": "7.batch", "TRESUsageInTot": "cpu=00:00:05,mem=0"}), MARK)
     assert found is not None
     assert found.memory is None
+
+
+def test_gpus_are_counted_only_where_slurm_counts_them() -> None:
+    counted, uncounted = Usage(tres="cpu=2,mem=1G,gres/gpu=1"), Usage(tres="cpu=2,mem=1G")
+    assert (counted.as_dict()["gpus_asked"], uncounted.as_dict()["gpus_asked"]) == (1, None)

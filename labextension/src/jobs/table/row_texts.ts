@@ -7,16 +7,20 @@ import { formatDuration } from "../../common/format";
 import { isFinished, isReleased, stateKind } from "../../common/job_states";
 import { isUnlimited, jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
 
-/** Return the lines of the reason; empty for a job that has ended well, since its state says so. */
+/** Text of the agent that says no more than the state. */
+const CANCELLED = "The job was cancelled.";
+
+/** Return the lines of the reason; empty where the state says as much. */
 export function reasonLines(trans: TranslationBundle, job: IJob): readonly string[] {
   const counts = countsText(trans, job);
   return [...(counts === "" ? [] : [counts]), ...ownReasons(trans, job)];
 }
 
-/** Return why a job is in its state, without the counts of an array; empty if it has ended well. */
+/** Return why a job is in its state, without the counts of an array; empty where the state says as much. */
 function ownReasons(trans: TranslationBundle, job: IJob): readonly string[] {
-  const isDone = stateKind(job.state) === "done" && !isReleased(job) && job.known;
-  return isDone ? [] : jobReason(trans, job);
+  const isDone = stateKind(job.state) === "done" && !isReleased(job);
+  const isPlain = isDone || (job.reason_text === CANCELLED && job.next_step === "");
+  return isPlain && job.known ? [] : jobReason(trans, job);
 }
 
 /** Return the reasons of a job as one text. */

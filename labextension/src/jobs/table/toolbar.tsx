@@ -139,13 +139,21 @@ function panelTitle({ table, trans, isNarrow }: ITitleBarProps): string {
   return table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs");
 }
 
-/** The title of the panel, and the actions on the panel and on the selected jobs. */
+/** The title of the panel, the actions on the selected jobs and on the panel, and the choice of columns. */
 export function TitleBar(props: ITitleBarProps): React.ReactElement {
   const { table, trans, acts, isNarrow, isFiltering, setFiltering } = props;
   return (
     <div className="jp-Slurm-title">
       <h2>{panelTitle(props)}</h2>
       {!isNarrow && <SelectionActions {...props} />}
+      {!isNarrow && (
+        <span className="jp-Slurm-tools">
+          <Menu name={trans.__("Copy")} closes>
+            <Copies {...props} />
+          </Menu>
+          <Columns {...props} />
+        </span>
+      )}
       <span className="jp-Slurm-icons">
         <ToolbarButton
           icon={refreshIcon}
@@ -232,7 +240,7 @@ interface IFilterBarProps extends IToolbarProps {
   readonly isFiltering: boolean;
 }
 
-/** The filter, the states that occur, and the choice of columns. */
+/** The filter, and the states that occur. */
 export function FilterBar(props: IFilterBarProps): React.ReactElement {
   const { isNarrow, isFiltering } = props;
   return (
@@ -242,12 +250,6 @@ export function FilterBar(props: IFilterBarProps): React.ReactElement {
       {(!isNarrow || isFiltering) && <PeriodChoice {...props} />}
       <Kinds {...props} />
       <ClearFilters {...props} />
-      {!isNarrow && (
-        <span className="jp-Slurm-tools">
-          <Copies {...props} />
-          <Columns {...props} />
-        </span>
-      )}
       <Failures {...props} />
     </div>
   );
