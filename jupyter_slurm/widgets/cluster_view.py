@@ -52,7 +52,7 @@ class ClusterView(WidgetPanel):
         head = f"<b>Free on {escape(self._name)}</b> {calm(known.age)}"
         self._free.value = f"<div>{head}</div>{''.join(map(_gpu, known.gpus))}"
         tables = [known.partitions, *([known.limits] if known.limits else [])]
-        self._tables.value = "".join(table._repr_html_() for table in tables) + calm(f"Your jobs: {known.own}")
+        self._tables.value = "".join(table._repr_html_() for table in tables) + calm(f"You use: {known.own}")
 
     def static(self) -> tuple[str, str]:
         """Return the last answer."""

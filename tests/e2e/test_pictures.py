@@ -142,7 +142,7 @@ def _show_jobs(page: Page, lab: Any, picture: Callable[[str], None]) -> None:
 
     expect(row("evaluate").locator(".jp-Slurm-reason")).not_to_be_empty(timeout=90_000)
     expect(row("resnet").locator(".jp-Slurm-nodes")).to_have_text("dgx01", timeout=90_000)
-    panel.locator("summary").first.click()
+    panel.locator("details.jp-Slurm-free > summary").click()
     free = panel.locator(".jp-Slurm-resources")
     free.get_by_role("button").first.click()  # asks Slurm again
     expect(free.locator("[data-gpu=a100]")).to_contain_text("5 of 8 free")

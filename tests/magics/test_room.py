@@ -25,7 +25,7 @@ def test_a_notebook_and_a_terminal_show_free_space(kernel: Any, environment: dic
     blocks, inodes, home = json.loads(kernel.value("__import__('json').dumps(shown)")).splitlines()
     ran = kernel.ok("room = %slurm room\nroom")
     assert "disk, shared by all users" in ran.result["text/plain"]
-    assert "As of " in ran.result["text/plain"]
+    assert "Checked " in ran.result["text/plain"]
     assert "<table" in ran.result["text/html"]
     first = json.loads(kernel.value("__import__('json').dumps(room.data['spaces'][0])"))
     assert (first["folder"], first["limit"]) == (home, int(blocks.split()[1]) << 10)

@@ -104,7 +104,7 @@ def of_skynet(told: Told, replica: Replica) -> None:
     runs = re.findall(r"run (\d+)   epoch (\d+)", told.under("long.wait()"))
     assert [int(epoch) for _, epoch in runs] == list(range(1, 41)), "none is lost, and none comes twice"
     assert {run for run, _ in runs} == {"1", "2"}, "it was preempted, and resumed"
-    assert "As of" in told.under("%slurm who")
+    assert "Checked" in told.under("%slurm who")
     assert replica.containers() == [], "none is left"
 
 

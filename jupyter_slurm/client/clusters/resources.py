@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
@@ -73,10 +74,10 @@ class Resources:
 
     @property
     def own(self) -> str:
-        """Return the resources of your running jobs in a line."""
-        shown = [name for name in self.use if name == "cpu" or name.startswith(("gres/", _MEMORY))]
-        words = [f"{_format_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
-        return ", ".join([f"{self.use.get('jobs', 0)} running", *words])
+        """Return the resources of your running jobs in a line: ``7 CPUs, 76 GiB, 2 GPUs (a100) in 4 jobs``."""
+        cpus, memory, jobs = (self.use.get(name, 0) for name in ("cpu", _MEMORY, "jobs"))
+        words = [_counted(cpus, "CPU"), format_size(memory).replace(".0 ", " ") if memory else "", *_gres_use(self.use)]
+        return " in ".join(filter(None, [_joined(words), _counted(jobs, "job")])) or "nothing"
 
     @property
     def _shown(self) -> list[Table]:
@@ -84,13 +85,13 @@ class Resources:
         return [self.gpus, *tables] if self.gpus or not self.gres else tables
 
     def __repr__(self) -> str:
-        return "\n\n".join([*map(repr, self._shown), f"Your jobs: {printable(self.own)}\n{printable(self.age)}"])
+        return "\n\n".join([*map(repr, self._shown), f"You use: {printable(self.own)}\n{printable(self.age)}"])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        said = f"<p>Your jobs: {escape(self.own)}<br>{escape(self.age)}</p>"
+        said = f"<p>You use: {escape(self.own)}<br>{escape(self.age)}</p>"
         return "".join(table._repr_html_() for table in self._shown) + said
 
 
@@ -161,6 +162,21 @@ def _limit(item: api.ResourcesLimit) -> list[Any]:
 def _format_words(resource: str) -> str:
     known = {"cpu": "CPUs", _MEMORY: "memory", "gres/gpu": "GPUs", "node": "nodes"}
     return known.get(resource, resource.removeprefix("gres/gpu:"))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}" if number else ""
+
+
+def _gres_use(use: Mapping[str, int]) -> list[str]:
+    """Return the used generic resources; GPUs with their types."""
+    found = {name.removeprefix("gres/"): count for name, count in use.items() if name.startswith("gres/") and count}
+    types = {name.removeprefix("gpu:"): count for name, count in found.items() if name.startswith("gpu:")}
+    gpus = found.get("gpu", sum(types.values()))
+    is_whole = [*types.values()] == [gpus]
+    kinds = _joined(name if is_whole else f"{count} {name}" for name, count in types.items())
+    others = [f"{count} {name}" for name, count in found.items() if name.partition(":")[0] != "gpu"]
+    return [_counted(gpus, "GPU") + (f" ({kinds})" if kinds else ""), *others]
 
 
 def _amount(resource: str, number: int) -> str:

@@ -28,8 +28,8 @@ def time_limit(data: api.Job) -> int | None:
 def answer_age(asked_at: float, unknown_since: float | None, said: str) -> str:
     """Return when the cluster gave an answer, and since when there is no newer one, and why."""
     now = time.time()
-    asked = f"As of {clock_text(asked_at, now, has_seconds=True)}."
+    asked = f"Checked {clock_text(asked_at, now, has_seconds=True)}."
     if unknown_since is None:
         return asked
     since = clock_text(unknown_since, now, has_seconds=True)
-    return f"{asked} Since {since} nothing newer is known. {said}".rstrip()
+    return f"{asked} Not updated since {since}. {said}".rstrip()

@@ -212,22 +212,42 @@ export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
 }
 
 /**
- * Return the resources of the user's running jobs.
+ * Return the resources of the user's running jobs: "7 CPUs, 76 GiB, 2 GPUs (a100) in 4 jobs".
  *
  * @param runs - The number of these jobs: Slurm itself counts each task of an array.
  */
 export function useText(
   trans: TranslationBundle,
-  use: Readonly<Record<string, number>> | null,
+  use: Readonly<Record<string, number>>,
   runs: number,
 ): string {
-  if (use === null) {
-    return "";
+  const jobs = trans._n("%1 job", "%1 jobs", runs);
+  const { cpu = 0, mem = 0 } = use;
+  const words = [
+    cpu > 0 ? trans._n("%1 CPU", "%1 CPUs", cpu) : "",
+    mem > 0 ? amountText("mem", mem) : "",
+    ...gresUse(trans, use),
+  ].filter((word) => word !== "");
+  if (words.length === 0) {
+    return runs === 0 ? trans.__("nothing") : jobs;
   }
-  const shown = Object.entries(use).filter(([name]) => /^(cpu|mem|gres\/.*)$/.test(name));
-  const words = shown.map(
-    ([name, count]) => `${resourceText(trans, name)} ${amountText(name, count)}`,
+  return trans.__("%1 in %2", words.join(", "), jobs);
+}
+
+/** Return the used generic resources; GPUs with their types. */
+function gresUse(trans: TranslationBundle, use: Readonly<Record<string, number>>): string[] {
+  const found = Object.entries(use).filter(
+    ([name, count]) => name.startsWith("gres/") && count > 0,
   );
-  const jobs = trans._n("%1 job runs", "%1 jobs run", runs);
-  return [jobs, ...words].join(", ");
+  const types = found.filter(([name]) => name.startsWith("gres/gpu:"));
+  const gpus = use["gres/gpu"] ?? types.reduce((sum, [, count]) => sum + count, 0);
+  const [first] = types;
+  const isWhole = types.length === 1 && first?.[1] === gpus;
+  const named = types.map(([name, count]) => `${isWhole ? "" : `${count} `}${name.slice(9)}`);
+  const kinds = types.length > 0 ? ` (${named.join(", ")})` : "";
+  const others = found.filter(([name]) => !/^gres\/gpu(:|$)/.test(name));
+  return [
+    ...(gpus > 0 ? [`${trans._n("%1 GPU", "%1 GPUs", gpus)}${kinds}`] : []),
+    ...others.map(([name, count]) => `${count} ${name.slice(5)}`),
+  ];
 }

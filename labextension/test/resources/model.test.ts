@@ -123,13 +123,13 @@ describe("what is free, in the panel", () => {
     const sessions = { model: desk.model, stop: vi.fn(), show: vi.fn() };
     const jobs = {
       ...desk.model.jobs,
-      ...{ failures: [], runningActs: [], pendingAct: () => null },
+      ...{ failures: [], runningActs: [], pendingAct: () => null, refreshClusters: vi.fn() },
       jobs: [session("ready", { tasks: { RUNNING: 2 } }), session("ready", { cluster: "far" })],
     };
     const panel = new JobsPanel(new JobsTable(jobs), trans, acts, { sessions });
-    const node = await show(panel, "details");
+    const node = await show(panel, "details.jp-Slurm-free");
     expect(desk.resources).not.toHaveBeenCalled();
-    node.querySelector("details")!.open = true;
+    node.querySelector<HTMLDetailsElement>("details.jp-Slurm-free")!.open = true;
     await vi.waitFor(() => {
       expect(node.querySelector("[data-gpu=a100]")?.textContent).toBe("a1006 of 8 free");
     });
@@ -139,7 +139,7 @@ describe("what is free, in the panel", () => {
       "arandu6 of 8 a100126 of 1281 mixedat most 2:00:00" +
         "devwork default3 of 4 GPUs48 of 643 idle, 1 drainno time limit",
     );
-    expect(node.textContent).toContain("1 job runs, CPUs 2, memory 32 GiB, GPUs 2"); // an array
+    expect(node.textContent).toContain("2 CPUs, 32 GiB, 2 GPUs in 1 job"); // an array
     const row = node.querySelector("[aria-label=Nodes] tbody tr");
     expect(row?.textContent).toBe(
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,

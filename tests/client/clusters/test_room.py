@@ -57,7 +57,7 @@ def test_nothing_of_a_cluster_acts_on_the_reader() -> None:
     assert "\x1b" not in text
     assert not [tag for tag in ("<script", "<i>", "<u>", "<b>") if tag in html]
     assert "2.0 MiB. `jupyter slurm clean` removes those of finished jobs." in text
-    assert "nothing newer is known" in text
+    assert "Not updated since" in text
     assert "/new-kind" not in text, "a kind of a later version is left out"
 
 

@@ -129,5 +129,5 @@ def test_what_is_free_is_text_whatever_an_administrator_wrote(hostile: str) -> N
     for shown in (found._repr_html_(), found.nodes._repr_html_()):
         assert "<script" not in shown
         assert '" onmouseover' not in shown
-    assert "nothing newer is known" in repr(found)
+    assert "Not updated since" in repr(found)
     assert found.gpus["FREE"] == [0]
