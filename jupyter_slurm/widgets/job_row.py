@@ -23,7 +23,7 @@ _GRID = (
     "display:grid;grid-template-columns:6em minmax(6em,2fr) 9em 6em minmax(13em,2fr) minmax(5em,2fr);gap:0 .8em;"
     "align-items:center;line-height:1.6;color:var(--jp-ui-font-color1,CanvasText)"
 )
-_BAR = "width:5em;vertical-align:middle"
+_BAR = "width:3.5em;vertical-align:middle"
 _COLUMNS = ("Job", "Name", "State", "Partition", "Time", "Where, why")
 
 
@@ -67,7 +67,7 @@ def progress(data: api.Job) -> str:
         if limit:
             said = f'<progress style="{_BAR}" aria-label="time used" value="{min(used, limit):.0f}" max="{limit}">'
             said += "</progress> "
-        said += escape(format_duration(used) + (f" of {format_duration(limit)}" if limit else ""))
+        said += _titled(format_duration(used) + (f" of {format_duration(limit)}" if limit else ""))
     elif start and end and is_finished(data):
         said = escape(f"ran {format_duration(end - start)}")
     elif limit and not is_finished(data):

@@ -105,6 +105,7 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
           icon={terminalIcon}
           label={trans.__("Terminal")}
           fullLabel={trans.__("Open a terminal in session %1", name)}
+          isNamed={children !== undefined}
           isOff={isStopping}
           act={() => {
             openTerminal(job);
