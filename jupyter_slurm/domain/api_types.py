@@ -1037,6 +1037,7 @@ class Queue(TypedDict):
     is_private: bool
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    reasons: NotRequired[Mapping[str, str]]
 
 
 class RunningUseSum(TypedDict):

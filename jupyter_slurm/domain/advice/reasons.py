@@ -13,7 +13,7 @@ from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import format_memory, parse_memory
 
-__all__ = ["KNOWN_REASONS", "explain", "is_held_reason", "memory_step"]
+__all__ = ["KNOWN_REASONS", "explain", "explain_wait_of_others", "is_held_reason", "memory_step"]
 
 _WAIT_HINT: Final = "It starts automatically."
 _LIMITS_COMMAND: Final = "See the limits with sacctmgr show assoc user=$USER and sacctmgr show qos."
@@ -179,6 +179,9 @@ _SENTENCES: Final = (
     ),
 )
 
+#: Words of the texts in which the reader is the user of the job, and those for a job of another user.
+_WORDS_FOR_OTHERS: Final = (("Your ", "The "), ("your ", "the "), ("you ", "its user "))
+
 _LIMIT: Final = re.compile(
     r"(?P<who>QOS|Assoc|)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]*?)(?P<minutes>RunMinutes|RunMins|Minutes|)"
     r"(?P<per>PerJob|PerUser|PerAccount|PerNode|NotSatisfied|)(?:Limit)?"
@@ -249,6 +252,14 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
                 "example) may name the limit of the QOS in both cases."
             )
     return words, step
+
+
+def explain_wait_of_others(reason: str) -> str:
+    """Explain why a job of another user waits, without a next step; empty if no explanation is needed."""
+    words = explain(reason)[0]
+    for own, other in _WORDS_FOR_OTHERS:
+        words = words.replace(own, other)
+    return words
 
 
 def memory_step(requested: int, advised: str | None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.domain.advice.reasons import explain_wait_of_others
 from jupyter_slurm.domain.queries.all_jobs import (
     COLUMNS,
     RunningJob,
@@ -36,6 +37,7 @@ class _AllJobsAnswer:
     requested_at: float
     is_private: bool
     rows: list[list[Any]]
+    reasons: dict[str, str]
 
 
 class AllJobs(SharedQuery[_AllJobsAnswer]):
@@ -82,13 +84,15 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
             "is_private": known.is_private,
             "columns": list(COLUMNS),
             "rows": known.rows,
+            "reasons": known.reasons,
         }
 
     async def _query_slurm(self, started_at: float) -> _AllJobsAnswer:
         await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
         mark = secrets.token_hex(_MARK_BYTES)
         rows = await self._client.read(all_jobs_argv(mark), lambda raw: _read(raw, mark, self._user))
-        return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
+        is_private = hides_jobs(await self._client.cached_configuration())
+        return _AllJobsAnswer(started_at, is_private, rows, _explained(rows))
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,12 @@ class RunningJobs(SharedQuery[_RunningAnswer]):
         mark = secrets.token_hex(_MARK_BYTES)
         jobs = tuple(await self._client.read(running_argv(mark), lambda raw: parse_running(raw, mark)))
         return _RunningAnswer(started_at, hides_jobs(await self._client.cached_configuration()), jobs)
+
+
+def _explained(rows: list[list[Any]]) -> dict[str, str]:
+    """Return the reasons that occur, each with its sentence: fifty thousand jobs have few of them."""
+    place = COLUMNS.index("reason")
+    return {reason: explain_wait_of_others(reason) for reason in {str(row[place]) for row in rows} if reason}
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:

@@ -24,7 +24,9 @@ export interface IQueueState {
 const NOTHING: IQueueState = { queue: null, jobs: [], problem: null, isLoading: false };
 
 /** Return the jobs of other users as rows of a table; no action on them is possible. */
-function jobsOf(cluster: string, { columns, rows, unknown_since, clock_offset }: IQueue): IJob[] {
+function jobsOf(cluster: string, queue: IQueue): IJob[] {
+  const { columns, rows, unknown_since, clock_offset } = queue;
+  const sentences = new Map(Object.entries(queue.reasons ?? {})); // an earlier agent sends none
   const places = new Map(columns.map((name, place) => [name, place]));
   const text = (row: readonly unknown[], name: string): string => {
     const value = row[places.get(name) ?? -1];
@@ -36,9 +38,11 @@ function jobsOf(cluster: string, { columns, rows, unknown_since, clock_offset }:
   };
   return rows.map((row): IJob => {
     const [state, tasks] = [text(row, "state"), number(row, "tasks")];
+    const reason = text(row, "reason");
     return {
       ...{ key: null, cluster, id: text(row, "id"), state, user: text(row, "user") },
-      ...{ reason: text(row, "reason"), reason_text: "", next_step: "", name: null, label: null },
+      ...{ reason, reason_text: sentences.get(reason) ?? "", next_step: "" },
+      ...{ name: null, label: null },
       submit_time: number(row, "submit_time"),
       start_time: number(row, "start_time"),
       end_time: null,

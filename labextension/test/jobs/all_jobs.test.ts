@@ -10,6 +10,7 @@ import { AllJobs, type IQueue } from "../../src/jobs/all_jobs";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobStore } from "../../src/jobs/store";
 import { asCsv } from "../../src/jobs/table/columns";
+import { reasonLines } from "../../src/jobs/table/row_texts";
 import { JobsTable } from "../../src/jobs/table/table_model";
 import { CLUSTER, session } from "../sessions/fixtures";
 
@@ -19,7 +20,8 @@ const HOSTILE = '<img src=x onerror="document.title=1">';
 function queue(rows: readonly (readonly unknown[])[], more: Partial<IQueue> = {}): IQueue {
   const columns = ["id", "tasks", "user", "state", "reason", "partition", "nodes", "submit_time"];
   const standing = { asked_at: 1_700_000_000, unknown_since: null, said: "", interval: 30 };
-  return { ...standing, user: "ana", is_private: false, columns, rows, ...more };
+  const reasons = { JobHeldUser: "It is held." };
+  return { ...standing, user: "ana", is_private: false, columns, rows, reasons, ...more };
 }
 
 const ROWS = [
@@ -136,6 +138,8 @@ describe("the jobs of everybody", () => {
     expect(node.querySelectorAll("button.jp-Slurm-fold")).toHaveLength(0);
     expect(node.querySelector("img")).toBeNull();
     expect(node.textContent).toContain(`8${HOSTILE}2000 tasks`);
+    expect(table.jobs.map((job) => reasonLines(trans, job).at(-1))).toContain("It is held.");
+    expect(asCsv(table.jobs)).toContain("JobHeldUser"); // Slurm's word, for programs
     const others = (): string => node.querySelector(".jp-Slurm-others")!.textContent;
     expect(others()).toMatch(/^Jobs of other users, checked [^.]+\. $/);
     table.markAll();

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.advice.endings import SIGNALS
-from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, explain, memory_step
+from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, explain, explain_wait_of_others, memory_step
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import FINAL_STATES, JobState
@@ -188,6 +188,17 @@ def test_signals_are_those_of_linux() -> None:
     import signal
 
     assert {number: signal.Signals(number).name for number in SIGNALS} == SIGNALS
+
+
+def test_the_reader_is_not_the_user_of_another_users_job() -> None:
+    reasons = [*KNOWN_REASONS, "AssocGrpCpuLimit", "QOSMaxJobsPerUserLimit", "Priority,Resources"]
+    said = {reason: explain_wait_of_others(reason) for reason in reasons}
+    assert all(said.values())
+    assert not [text for text in said.values() if re.search(r"\byou", text, re.IGNORECASE)]
+    assert said["JobHeldUser"] == explain("JobHeldUser")[0]
+    assert said["AssociationJobLimit"] == "The account has the maximum number of jobs."
+    assert said["JobArrayTaskLimit"] == "The number of tasks that its user allowed at a time is running."
+    assert explain_wait_of_others("") == ""
 
 
 def test_the_panel_translates_sentences_that_are_said(request: pytest.FixtureRequest) -> None:

@@ -72,6 +72,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         )
         assert told["asked_at"] - 120 < seen["submit_time"] <= seen["start_time"]
         assert (rows[array]["tasks"], rows[array]["reason"], rows[array]["nodes"]) == (2000, "JobHeldUser", "")
+        assert told["reasons"]["JobHeldUser"] == "It is held."
         assert HOSTILE.split("\n")[0] not in str(told), "a name is the person's own business"
 
         before = _asked(cluster)

@@ -1193,6 +1193,10 @@ export interface components {
             readonly columns: readonly string[];
             /** @description A job each, or the tasks of an array that still wait: `tasks` is how many, null for any other job. Times are seconds since the epoch */
             readonly rows: readonly (readonly unknown[])[];
+            /** @description The reasons of the rows, each with a sentence that explains it */
+            readonly reasons?: {
+                readonly [key: string]: string;
+            };
         };
         readonly RunningUse: {
             /** @description Time of the query to Slurm */
