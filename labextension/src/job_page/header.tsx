@@ -192,7 +192,7 @@ export function Header(props: IHeaderProps): React.ReactElement {
             .join(" · ")}
         </span>
       </p>
-      {[estimate(trans, job, page.jobs.now), ...reasonLines(trans, job)]
+      {[estimate(trans, job, page.jobs.now), ...reasonLines(trans, job, page.hasOutput)]
         .filter((line) => line !== "")
         .map((line, index) => (
           <p key={line} className={index > 0 ? "jp-Slurm-aside" : "jp-Slurm-why"}>

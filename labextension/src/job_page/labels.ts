@@ -128,14 +128,21 @@ export function remainingTime(
   };
 }
 
-/** Return the reason of the state of a job and the next step, a line each. */
-export function reasonLines(trans: TranslationBundle, job: IJob): string[] {
+/** A next step of the agent for which there must be output. */
+const LOOK = /^See the last lines of its output/;
+
+/**
+ * Return the reason of the state of a job and the next step, a line each.
+ *
+ * @param hasOutput - Whether there are lines of output to look at.
+ */
+export function reasonLines(trans: TranslationBundle, job: IJob, hasOutput: boolean): string[] {
   const { error } = job;
   const failed = failedTasksText(trans, job);
   const [reason = "", ...more] = failed === "" ? jobReason(trans, job) : [failed];
   const next = stateKind(job.state) === "pending" ? nextEndText(trans, job) : "";
   const lines = [`${reason} ${next}`.trim(), ...more, error?.detail ?? "", error?.hint ?? ""];
-  return [...new Set(lines.filter((line) => line !== ""))];
+  return [...new Set(lines.filter((line) => line !== "" && (hasOutput || !LOOK.test(line))))];
 }
 
 /** Return the resources that a job requested and got, as far as the queue has them. */
@@ -258,7 +265,7 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
             share(report.memory_efficiency),
           ),
     ],
-    [trans.__("GPUs requested"), report.gpus_asked],
+    [trans.__("GPUs requested"), report.gpus_asked || null],
     ...report.gpus.map(({ name, utilization, memory_used, memory_total }): [string, string] => [
       name,
       [

@@ -112,6 +112,11 @@ export class JobPage extends Model {
     return job.stderr && job.stderr === job.stdout ? ["stdout"] : STREAMS;
   }
 
+  /** Whether there is output to look at, of this job or of its tasks. */
+  get hasOutput(): boolean {
+    return this.streams.length === 0 || STREAMS.some((stream) => this.logs[stream].size > 0);
+  }
+
   /** Return the reason why a stream cannot be read. */
   logProblem(stream: Stream): IProblem | null {
     return this._logProblems.get(stream) ?? null;

@@ -237,7 +237,11 @@ export function SessionCard(
       ))}
       <ol className="jp-Slurm-steps">
         {sessionSteps(trans, job).map(({ state, label, time, took }) => (
-          <li key={state} data-reached={time !== null}>
+          <li
+            key={state}
+            data-reached={time !== null}
+            data-kind={state === "ended" ? sessionKind(job) : undefined}
+          >
             <span>{label}</span>
             <span className="jp-Slurm-aside">
               {time === null ? "" : formatClock(time)}

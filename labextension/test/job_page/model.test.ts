@@ -171,7 +171,7 @@ describe("words about a job", () => {
   it("tell how it ended and what to do, once", () => {
     const job = { ...FAILED, reason_text: "It ran out of memory.", next_step: "Ask for more." };
     const error = { detail: "It ran out of memory.", hint: "Ask for more." };
-    expect(reasonLines(trans, { ...job, error })).toEqual([error.detail, error.hint]);
+    expect(reasonLines(trans, { ...job, error }, true)).toEqual([error.detail, error.hint]);
     expect(timelineEvents(trans, FAILED, []).at(-1)).toMatchObject({
       detail: "FAILED, exit code 3",
     });

@@ -310,6 +310,8 @@ describe("the page of a session", () => {
       expect(node.querySelector("pre")?.textContent).toBe("no module named jupyter");
     });
     expect(node.textContent).toContain("There is no Jupyter.");
+    const end = node.querySelector<HTMLElement>(".jp-Slurm-steps li:last-child");
+    expect([end?.textContent, end?.dataset["kind"]]).toEqual(["Ended", "failed"]); // not green
     button("Launch another").click();
     await vi.waitFor(() => {
       expect(node.querySelector("form")).not.toBeNull();

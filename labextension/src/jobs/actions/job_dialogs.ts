@@ -9,6 +9,7 @@ import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { isUnlimited, jobCluster, jobName } from "../../common/labels";
+import { slurmTime } from "../../common/time_limit";
 import { jobLines, type ClusterOf } from "./action_labels";
 
 /** Number of jobs in the list: a user who has more types a number. */
@@ -28,8 +29,8 @@ export async function chooseJob(
   return chooseOne(title, trans.__("Job"), okLabel, jobs, name);
 }
 
-/** Times that the agent accepts. */
-const LIMIT = "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*";
+/** Times as people write them and as Slurm does: digits, with units or signs. Others the agent refuses. */
+const LIMIT = "\\s*[0-9][0-9a-zA-Z:,. \\-]*";
 
 /** A field for the time limit below the list of the jobs that get it. */
 class LimitOfMany extends Widget implements Dialog.IBodyWidget {
@@ -63,7 +64,7 @@ async function enterLimitOfMany(
   return button.accept ? value : null;
 }
 
-/** Ask for the time limit of jobs; empty: none. */
+/** Ask for the time limit of jobs, as Slurm takes it; empty: none. */
 export async function enterTimeLimit(
   trans: TranslationBundle,
   jobs: readonly IJob[],
@@ -74,11 +75,11 @@ export async function enterTimeLimit(
   const rules = jobs.some(({ state }) => stateKind(state) === "running")
     ? trans.__("The limit of a running job can only be shortened.")
     : trans.__("The partition and the QOS limit it.");
-  const label = `${trans.__("hh:mm:ss, for example 4:00:00.")} ${rules}`;
+  const label = `${trans.__("For example 4h, 90 min or 4:00:00.")} ${rules}`;
   if (only === null) {
     const title = trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length);
     const lines = jobLines(trans, jobs, clusterOf);
-    return (await enterLimitOfMany(trans, title, label, lines))?.trim() ?? "";
+    return slurmTime((await enterLimitOfMany(trans, title, label, lines)) ?? "");
   }
   const name = [jobName(only), clusterOf(only)].filter(Boolean).join(" · ");
   const { value } = await InputDialog.getText({
@@ -88,7 +89,7 @@ export async function enterTimeLimit(
     text: only.time_limit && !isUnlimited(only.time_limit) ? formatDuration(only.time_limit) : "",
     pattern: LIMIT,
   });
-  return value?.trim() ?? "";
+  return slurmTime(value ?? "");
 }
 
 /** Ask for the ID of a job; empty: none. */
