@@ -236,7 +236,7 @@ def _look_at_what_is_free(page: Page, screenshot: Callable[[Page, str], None]) -
     free = panel.locator(".jp-Slurm-resources")
     free.get_by_role("button", name="Refresh").click()
     expect(free.locator("[data-gpu=a100]")).to_have_text("a1007 of 8 free")
-    expect(free).to_contain_text(re.compile("1 job runs.*GPUs 1, a100 1"))
+    expect(free).to_contain_text(re.compile("You use: .*1 GPU \\(a100\\) in 1 job"))
     free.get_by_text("5 nodes").click()
     dgx = free.get_by_role("table", name="Nodes").get_by_role("row").filter(has_text="dgx01")
     expect(dgx).to_contain_text(re.compile("mixed.*1 of 8 a100"))

@@ -642,7 +642,7 @@ def test_fifty_thousand_jobs_are_scrolled_and_filtered_without_a_stutter(page: P
     page.route(re.compile("/clusters/[^/]+/jobs\\?"), answer)
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:refresh')")
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
-    older = page.get_by_role("button", name="Show older ones")
+    older = page.get_by_role("button", name="Show older jobs")
     expect(older).to_be_visible()
     few = {act: frame(page, act) for act in ("scroll", "filter")}
     older.click()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
-from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.slurm_values import format_duration, format_memory
+from jupyter_slurm.domain.slurm_values import counted, format_duration, format_memory
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -19,7 +18,7 @@ __all__ = ["Resources", "request_resources", "resources"]
 
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
 _KINDS = {"in-use": "", "job": "a job", "minutes": "minutes in all", "jobs": "running jobs", "submitted": "jobs"}
-_MEMORY = "mem"
+_MEMORY, _GPUS = "mem", "gres/gpu"
 _MIB = 1 << 20
 
 
@@ -75,9 +74,27 @@ class Resources:
     @property
     def own(self) -> str:
         """Return the resources of your running jobs in a line: ``7 CPUs, 76 GiB, 2 GPUs (a100) in 4 jobs``."""
-        cpus, memory, jobs = (self.use.get(name, 0) for name in ("cpu", _MEMORY, "jobs"))
-        words = [_counted(cpus, "CPU"), format_size(memory).replace(".0 ", " ") if memory else "", *_gres_use(self.use)]
-        return " in ".join(filter(None, [_joined(words), _counted(jobs, "job")])) or "nothing"
+        others = [name for name in sorted(self.use) if name.startswith("gres/") and not name.startswith(_GPUS)]
+        words = [
+            counted(self.use["cpu"], "CPUs") if self.use.get("cpu") else "",
+            _amount(_MEMORY, self.use[_MEMORY]) if self.use.get(_MEMORY) else "",
+            self._own_gpus if self.use.get(_GPUS) else "",
+            *(f"{self.use[name]} {name.removeprefix('gres/')}" for name in others if self.use[name]),
+        ]
+        used = _joined(words)
+        return f"{used} in {counted(self.use.get('jobs', 0), 'jobs')}" if used else "nothing now"
+
+    @property
+    def _own_gpus(self) -> str:
+        """Return the GPUs in use with their types: ``2 GPUs (a100)``, ``3 GPUs (2 a100, 1 h100)``."""
+        count = self.use[_GPUS]
+        types = {
+            name.removeprefix(f"{_GPUS}:"): each
+            for name, each in sorted(self.use.items())
+            if name != _GPUS and name.startswith(_GPUS)
+        }
+        words = _joined(kind if each == count else f"{each} {kind}" for kind, each in types.items() if each)
+        return counted(count, "GPUs") + (f" ({words})" if words else "")
 
     @property
     def _shown(self) -> list[Table]:
@@ -162,21 +179,6 @@ def _limit(item: api.ResourcesLimit) -> list[Any]:
 def _format_words(resource: str) -> str:
     known = {"cpu": "CPUs", _MEMORY: "memory", "gres/gpu": "GPUs", "node": "nodes"}
     return known.get(resource, resource.removeprefix("gres/gpu:"))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}" if number else ""
-
-
-def _gres_use(use: Mapping[str, int]) -> list[str]:
-    """Return the used generic resources; GPUs with their types."""
-    found = {name.removeprefix("gres/"): count for name, count in use.items() if name.startswith("gres/") and count}
-    types = {name.removeprefix("gpu:"): count for name, count in found.items() if name.startswith("gpu:")}
-    gpus = found.get("gpu", sum(types.values()))
-    is_whole = [*types.values()] == [gpus]
-    kinds = _joined(name if is_whole else f"{count} {name}" for name, count in types.items())
-    others = [f"{count} {name}" for name, count in found.items() if name.partition(":")[0] != "gpu"]
-    return [_counted(gpus, "GPU") + (f" ({kinds})" if kinds else ""), *others]
 
 
 def _amount(resource: str, number: int) -> str:

@@ -73,5 +73,5 @@ export interface IJobsModel extends IDisposable {
 
 export const IJobsModel = new Token<IJobsModel>(
   "jupyter-slurm:IJobsModel",
-  "The Slurm jobs of this person, kept up to date.",
+  "Your Slurm jobs, kept up to date.",
 );

@@ -113,7 +113,7 @@ function Page(props: IPageProps): React.ReactElement {
   if (job === null) {
     return problem === null ? (
       <p role="status" className="jp-Slurm-aside">
-        {trans.__("Asking…")}
+        {trans.__("Loading…")}
       </p>
     ) : (
       <p role="alert" className="jp-Slurm-problem">

@@ -71,7 +71,7 @@ export function RequestResult<T>({
   }
   return request.value === null ? (
     <p role="status" className="jp-Slurm-aside">
-      {trans.__("Asking…")}
+      {trans.__("Loading…")}
     </p>
   ) : (
     <>{children(request.value)}</>

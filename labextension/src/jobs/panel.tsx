@@ -117,7 +117,7 @@ function Jobs(props: IToolbarProps & Pick<IPanelProps, "acts">): React.ReactElem
               table.model.showOlder();
             }}
           >
-            {trans.__("Show older ones")}
+            {trans.__("Show older jobs")}
           </HandoverButton>
         </p>
       )}

@@ -27,7 +27,7 @@ export class StatusItem extends ReactWidget {
             data-connection={this._model.connection}
             data-old={isOutdated(this._model)}
             data-wanted={pendingPrompt(this._model) !== undefined}
-            title={connectionText(this._trans, this._model) || this._trans.__("Show my Slurm jobs")}
+            title={connectionText(this._trans, this._model) || this._trans.__("Show your jobs")}
             onClick={this._open}
           >
             {statusSummary(this._trans, this._model)}

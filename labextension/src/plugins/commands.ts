@@ -11,7 +11,7 @@ import { addConnectionCommands } from "../logins/connection_commands";
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:commands",
-  description: "The commands for log-ins and jobs, the Slurm menu, and the keyboard shortcuts.",
+  description: "Commands for logins and jobs, the Slurm menu, and keyboard shortcuts.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [ITranslator, ICommandPalette],

@@ -87,7 +87,7 @@ export function listen({ content, context }: INotebookPanel): IDisposable {
 
 export const cellsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:cells",
-  description: "New cells with what the widgets of jupyter_slurm have written.",
+  description: "A notebook button that makes a cell a job, and new cells with the code of widgets.",
   autoStart: true,
   optional: [ITranslator],
   activate: ({ docRegistry }: JupyterFrontEnd, translator: ITranslator | null): void => {

@@ -106,7 +106,7 @@ function saveWhenKnown(tracker: WidgetTracker<Page>, widget: Page): void {
 
 export const jobPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:job",
-  description: "A page for each job: what became of it, its log, what it used, and its script.",
+  description: "A page for each job: its state, log, resources and script.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [ITranslator, ILayoutRestorer, ICommandPalette],

@@ -7,7 +7,7 @@ import { JobsModel } from "../jobs/model";
 
 export const modelPlugin: JupyterFrontEndPlugin<IJobsModel> = {
   id: "jupyter-slurm:model",
-  description: "Keeps the person's Slurm jobs up to date while the tab is visible.",
+  description: "Keeps your Slurm jobs up to date while the tab is visible.",
   provides: IJobsModel,
   autoStart: true,
   activate: (app: JupyterFrontEnd): IJobsModel => {

@@ -175,7 +175,7 @@ function addCommands(
 
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
-  description: "The person's Slurm jobs in the side bar and as a page, and the commands for that.",
+  description: "Your Slurm jobs in the side bar and in a tab, and their commands.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [

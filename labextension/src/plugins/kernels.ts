@@ -33,7 +33,8 @@ function contextOf(widget: Widget | null): IContext | null {
 
 export const kernelsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:kernels",
-  description: "Kernels that run on nodes, and how long the one of the notebook in front has yet.",
+  description:
+    "Remote kernels: commands, and the time left of the kernel of the notebook in front.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [IStatusBar, ITranslator, ICommandPalette],

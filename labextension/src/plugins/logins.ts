@@ -9,7 +9,7 @@ import { StaleInputFields } from "../logins/stale_input_fields";
 
 export const promptsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:prompts",
-  description: "Dialogs for what hosts ask during a log-in, whoever began it.",
+  description: "Dialogs for questions of hosts during a login.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [ITranslator],

@@ -43,7 +43,7 @@ type Settings = INoticeSettings & { readonly browser: boolean };
 
 export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
-  description: "Notices of what becomes of the person's Slurm jobs.",
+  description: "Notifications about your Slurm jobs.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [ISettingRegistry, ITranslator, ICommandPalette],

@@ -6,7 +6,7 @@ import { IResourcesModel, ResourcesModel } from "../resources/model";
 
 export const resourcesPlugin: JupyterFrontEndPlugin<IResourcesModel> = {
   id: "jupyter-slurm:resources",
-  description: "What is free on the person's clusters, asked for when somebody looks.",
+  description: "Free resources of your clusters, loaded when they are shown.",
   provides: IResourcesModel,
   autoStart: true,
   activate: (app: JupyterFrontEnd): IResourcesModel =>

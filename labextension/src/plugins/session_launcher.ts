@@ -29,7 +29,7 @@ import { saveTemplate } from "../sessions/template_files";
 export const launchPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:launch",
   description:
-    "Cards in the launcher that start a Jupyter on a node, and the page of each session.",
+    "Cards in the launcher that start a session on a node, and the page of each session.",
   autoStart: true,
   requires: [IJobsModel, ISessionsModel],
   optional: [ITranslator, ICommandPalette, ILayoutRestorer, ILauncher],

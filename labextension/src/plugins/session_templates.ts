@@ -26,7 +26,7 @@ const FACTORY = "Slurm Launch Form";
 
 export const templatesPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:templates",
-  description: "Opens a saved form of a session as that form.",
+  description: "Opens a session template as a form.",
   autoStart: true,
   requires: [IJobsModel, ISessionsModel],
   optional: [ITranslator, ILayoutRestorer],

@@ -17,7 +17,7 @@ const ID = "jupyter-slurm:sessions";
 
 export const sessionsPlugin: JupyterFrontEndPlugin<ISessionsModel> = {
   id: ID,
-  description: "The person's sessions: Jupyters that Slurm jobs run.",
+  description: "Your sessions: JupyterLab in Slurm jobs.",
   provides: ISessionsModel,
   autoStart: true,
   requires: [IJobsModel],

@@ -9,7 +9,7 @@ import { FailedItem, StatusItem } from "../jobs/status_item";
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:status",
-  description: "How many Slurm jobs run, wait and have failed, in the status bar.",
+  description: "Numbers of running, pending and failed Slurm jobs in the status bar.",
   autoStart: true,
   requires: [IJobsModel],
   optional: [IStatusBar, ITranslator], // Notebook 7 has no status bar

@@ -211,8 +211,23 @@ export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
     : trans.__("%1 of %2", amountText(limit.resource, limit.used), most);
 }
 
+/** Return the GPUs in use with their types: "2 GPUs (a100)", "3 GPUs (2 a100, 1 h100)". */
+function gpusInUse(trans: TranslationBundle, use: Readonly<Record<string, number>>): string {
+  const count = use[GPUS] ?? 0;
+  const types = Object.entries(use).filter(([name]) => name.startsWith(`${GPUS}:`));
+  const words = types.map(([name, each]) => {
+    const type = name.slice(GPUS.length + 1);
+    return each === count ? type : `${each} ${type}`;
+  });
+  const text = trans._n("%1 GPU", "%1 GPUs", count);
+  return words.length === 0 ? text : `${text} (${words.join(", ")})`;
+}
+
+/** Slurm's name of GPUs of any type. */
+const GPUS = "gres/gpu";
+
 /**
- * Return the resources of the user's running jobs: "7 CPUs, 76 GiB, 2 GPUs (a100) in 4 jobs".
+ * Return a sentence on the resources of the user's running jobs.
  *
  * @param runs - The number of these jobs: Slurm itself counts each task of an array.
  */
@@ -221,33 +236,16 @@ export function useText(
   use: Readonly<Record<string, number>>,
   runs: number,
 ): string {
-  const jobs = trans._n("%1 job", "%1 jobs", runs);
-  const { cpu = 0, mem = 0 } = use;
-  const words = [
-    cpu > 0 ? trans._n("%1 CPU", "%1 CPUs", cpu) : "",
-    mem > 0 ? amountText("mem", mem) : "",
-    ...gresUse(trans, use),
-  ].filter((word) => word !== "");
-  if (words.length === 0) {
-    return runs === 0 ? trans.__("nothing") : jobs;
-  }
-  return trans.__("%1 in %2", words.join(", "), jobs);
-}
-
-/** Return the used generic resources; GPUs with their types. */
-function gresUse(trans: TranslationBundle, use: Readonly<Record<string, number>>): string[] {
-  const found = Object.entries(use).filter(
-    ([name, count]) => name.startsWith("gres/") && count > 0,
+  const others = Object.entries(use).filter(
+    ([name, count]) => count > 0 && name.startsWith("gres/") && !name.startsWith(GPUS),
   );
-  const types = found.filter(([name]) => name.startsWith("gres/gpu:"));
-  const gpus = use["gres/gpu"] ?? types.reduce((sum, [, count]) => sum + count, 0);
-  const [first] = types;
-  const isWhole = types.length === 1 && first?.[1] === gpus;
-  const named = types.map(([name, count]) => `${isWhole ? "" : `${count} `}${name.slice(9)}`);
-  const kinds = types.length > 0 ? ` (${named.join(", ")})` : "";
-  const others = found.filter(([name]) => !/^gres\/gpu(:|$)/.test(name));
-  return [
-    ...(gpus > 0 ? [`${trans._n("%1 GPU", "%1 GPUs", gpus)}${kinds}`] : []),
-    ...others.map(([name, count]) => `${count} ${name.slice(5)}`),
-  ];
+  const words = [
+    use["cpu"] ? trans._n("%1 CPU", "%1 CPUs", use["cpu"]) : "",
+    use["mem"] ? amountText("mem", use["mem"]) : "",
+    use[GPUS] ? gpusInUse(trans, use) : "",
+    ...others.map(([name, count]) => `${count} ${name.slice("gres/".length)}`),
+  ].filter((word) => word !== "");
+  return words.length === 0
+    ? trans.__("You use nothing now.")
+    : trans._n("You use: %2 in %1 job", "You use: %2 in %1 jobs", runs, words.join(", "));
 }

@@ -62,7 +62,7 @@ export interface IResourcesModel extends IDisposable {
 
 export const IResourcesModel = new Token<IResourcesModel>(
   "jupyter-slurm:IResourcesModel",
-  "What is free on the clusters of this person.",
+  "Free resources of your clusters.",
 );
 
 const NOTHING: IResourcesState = { resources: null, problem: null, isLoading: false };

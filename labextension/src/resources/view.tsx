@@ -132,11 +132,7 @@ function OwnUse({
 }: IShown & Pick<IProps, "runs">): React.ReactElement {
   return (
     <>
-      {use !== null && (
-        <p>
-          {trans.__("You use:")} {useText(trans, use, runs)}
-        </p>
-      )}
+      {use !== null && <p>{useText(trans, use, runs)}</p>}
       {limits !== null && limits.length > 0 && (
         <Table label={trans.__("Limits")} heads={[trans.__("Limit"), trans.__("Used")]}>
           {limits.map((limit) => (

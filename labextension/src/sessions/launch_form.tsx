@@ -41,7 +41,7 @@ function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly is
       label: trans.__("Add as kernel…"),
       icon: addIcon,
       act: addKernel,
-      title: trans.__("Add a kernel that runs on such a node to the launcher"),
+      title: trans.__("Add a kernel with these values to the launcher"),
     },
   ];
   return (

@@ -106,7 +106,7 @@ export interface ISessionsModel extends IDisposable {
 
 export const ISessionsModel = new Token<ISessionsModel>(
   "jupyter-slurm:ISessionsModel",
-  "The sessions of this person, Jupyters in Slurm jobs.",
+  "Your sessions: JupyterLab in Slurm jobs.",
 );
 
 const CLUSTER_KINDS = ["partition", "account", "qos"] as const;

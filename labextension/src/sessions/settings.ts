@@ -7,23 +7,23 @@ import type { ILaunchForm } from "../common/launch_request";
 /** Return the title and the description of each setting; in English as in the schema. */
 function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
   return {
-    partition: [trans.__("Partition"), trans.__("Empty: the default of the cluster.")],
+    partition: [trans.__("Partition"), trans.__("Default: that of the cluster.")],
     gpus: [
       trans.__("GPUs"),
-      trans.__("0: without a GPU. Empty: as the site profile says, else 1."),
+      trans.__("0: without a GPU. Default: that of the site profile, else 1."),
     ],
-    cpus: [trans.__("CPUs"), trans.__("Empty: as the site profile says, else 4.")],
+    cpus: [trans.__("CPUs"), trans.__("Default: that of the site profile, else 4.")],
     memory: [
       trans.__("Memory"),
-      trans.__("For example 16G. Empty: as the site profile says, else 16G."),
+      trans.__("For example 16G. Default: that of the site profile, else 16G."),
     ],
     time: [
       trans.__("Time limit"),
-      trans.__("For example 4h or 90 min. Empty: as the site profile says, else 4 h."),
+      trans.__("For example 4h or 90 min. Default: that of the site profile, else 4 h."),
     ],
     idle: [
       trans.__("Idle time"),
-      trans.__("For example 2h. Empty: as the settings of the server say, else 24 h."),
+      trans.__("For example 2h. Default: that of the server, else 24 h."),
     ],
   };
 }

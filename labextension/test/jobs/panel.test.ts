@@ -139,7 +139,7 @@ describe("what is shown", () => {
     expect(node.querySelectorAll(ROW).length).toBeLessThan(100);
     expect(node.querySelector("[role=treegrid]")?.ariaRowCount).toBe("50001");
     const links = [...node.querySelectorAll<HTMLButtonElement>(".jp-Slurm-link")];
-    links.find(({ textContent }) => textContent === "Show older ones")!.click();
+    links.find(({ textContent }) => textContent === "Show older jobs")!.click();
     expect(showOlder).toHaveBeenCalledOnce();
   });
 
@@ -349,7 +349,7 @@ describe("what is shown", () => {
     };
     await press(node.querySelector("[data-kind=failed][aria-pressed=true]"));
     const more = [...node.querySelectorAll("button")].find(
-      ({ textContent }) => textContent === "Show older ones",
+      ({ textContent }) => textContent === "Show older jobs",
     );
     await press(more ?? null, () => (older.hasOlder = shown.hasOlder = false));
     expect(older.showOlder).toHaveBeenCalledOnce();

@@ -139,7 +139,7 @@ describe("what is free, in the panel", () => {
       "arandu6 of 8 a100126 of 1281 mixedat most 2:00:00" +
         "devwork default3 of 4 GPUs48 of 643 idle, 1 drainno time limit",
     );
-    expect(node.textContent).toContain("2 CPUs, 32 GiB, 2 GPUs in 1 job"); // an array
+    expect(node.textContent).toContain("You use: 2 CPUs, 32 GiB, 2 GPUs in 1 job"); // an array
     const row = node.querySelector("[aria-label=Nodes] tbody tr");
     expect(row?.textContent).toBe(
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,
