@@ -53,7 +53,7 @@ def row(data: api.Job) -> str:
         state_as_html(data),
         escape(str(data.get("partition") or "")),
         progress(data),
-        _titled(", ".join(filter(None, (tasks, ended or why)))),
+        _titled(" · ".join(filter(None, (tasks, ended or why)))),
     )
     return f'<div class="jupyter-slurm-row" style="{_GRID}">{_cells(values)}</div>'
 
