@@ -44,6 +44,7 @@ WALK = Walk(
         Step("%%remote on=node", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
         Step("%remote stop on=node", ""),
         Step("%salloc release on=node", ""),
+        Step("%sbatch experiment.srm", r"^deep in /"),
         Step("%salloc --nodes=1 -p gdl -J GDL-teste --exclusive as=deep", "", more="--time 10:00"),
         Step("%srun on=deep --chdir=/scratch/PROJECT/ana/teste-gdl ls", r"^script\.py$"),
         Step("%srun on=deep modules=deepl/deeplearn-py3.7 python script.py", r"^ran on sdumont4000$"),
@@ -79,7 +80,6 @@ WALK = Walk(
             "--time 5:00",
         ),
         Step("%sbatch runners/cityscapes.sh", r"in nvidia_long"),
-        Step("%sbatch experiment.srm", r"^deep in /"),
         Step(
             "%%sbatch -p nvidia_long --exclusive env=tensorflow wait",
             r"^2 GPUs$",
@@ -94,5 +94,6 @@ WALK = Walk(
         Step("%sacct -S 2026-06-01 -E 2026-10-13 -X -A PROJECT", r"JobID"),
         Step("jupyter slurm usage PROJECT --start 2026-06-01 --jobs --cluster sdumont", r"nvidia_"),
     ),
+    after=("%salloc release on=deep",),
     last=(Step("%slurm disconnect sdumont", ""),),
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Step", "Walk", "run_walk"]
 
 _NUMBER = re.compile(r"(?<!-c )(?<![\d.:=/-])12(?![\d.:])|(?<=on=)12\b")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
@@ -207,4 +208,5 @@ class _Walker:
 
     def _expect(self, step: Step, text: str, error: str) -> None:
         if error or not re.search(step.shows, text, re.MULTILINE):
-            self._faults.append(f"{step.command}: not {step.shows!r} in:\n{text}\n{error}")
+            end = "\n".join(_COLOUR.sub("", error).splitlines()[-3:])
+            self._faults.append(f"{step.command}: not {step.shows!r} in:\n{text}\n{end}")
