@@ -48,6 +48,10 @@ class FormField:
         Kind of the suggested names (``listNames`` of the API); empty: none.
     usual : str
         Name of the initial value in the profile of a cluster; empty: none.
+    choices : sequence of str
+        Suggestions that each cluster has.
+    app : str
+        The app whose keyword it is; empty: the field is shown for each.
     """
 
     label: str
@@ -55,6 +59,8 @@ class FormField:
     placeholder: str = ""
     kind: str = ""
     usual: str = ""
+    choices: Sequence[str] = ()
+    app: str = ""
 
 
 RESOURCES = (
@@ -95,11 +101,12 @@ class FormFields:
         self._offered: dict[str, list[NamedEntity]] = {}
         for one in self._texts.values():
             one.observe(lambda _: changed(), "value")
-        rows = [
-            ipywidgets.HBox([self._texts[field.label], self._notes[field.label]], layout=_wrapping())
+        self._rows = {
+            field.label: ipywidgets.HBox([self._texts[field.label], self._notes[field.label]], layout=_wrapping())
             for field in fields
-        ]
-        self.box = ipywidgets.VBox(rows)
+        }
+        self.box = ipywidgets.VBox()
+        self.show_app("")
 
     def __getitem__(self, label: str) -> str:
         return str(self._texts[label].value).strip()
@@ -107,11 +114,18 @@ class FormFields:
     @property
     def options(self) -> list[str]:
         """Return the options of the fields."""
-        return [field.option for field in self._fields]
+        return [field.option for field in self._shown]
 
     def set(self, label: str, value: str) -> None:
         """Set the value of a field."""
         self._texts[label].value = value
+
+    def show_app(self, app: str) -> None:
+        """Show the fields of an app, and those of each. Values of hidden fields are kept, and not used."""
+        self._shown = [field for field in self._fields if field.app in ("", app)]
+        rows = tuple(self._rows[field.label] for field in self._shown)
+        if self.box.children != rows:
+            self.box.children = rows
 
     def fill(self, usual: Mapping[str, object]) -> None:
         """Set the profile's initial values in empty fields."""
@@ -122,7 +136,7 @@ class FormFields:
     def line_words(self) -> list[str]:
         """Return the values as the words of a line."""
         found: list[str] = []
-        for field in self._fields:
+        for field in self._shown:
             if value := self[field.label]:
                 value = _slurm_time(value) if field.option == "--time" else value
                 found += (
@@ -160,7 +174,7 @@ class FormFields:
     @staticmethod
     def _text(field: FormField) -> Any:
         more = {"placeholder": field.placeholder, "continuous_update": True}
-        return text(field.label, options=[] if field.kind else None, **more)
+        return text(field.label, options=field.choices if field.kind or field.choices else None, **more)
 
 
 def _slurm_time(text: str) -> str:

@@ -30,6 +30,7 @@ _FIELDS = {
     "array": "--array",
     "env": "env=",
     "name": "name=",
+    **{keyword: f"{keyword}=" for keyword in ("app", "logdir", "notebook", "store")},
 }
 # As in the form of JupyterLab (labextension/src/sessions/form_values.ts).
 _TEXTS = {

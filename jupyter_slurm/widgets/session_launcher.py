@@ -38,9 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionLauncher", "launcher"]
 
+_APPS = ("jupyter", "code-server", "marimo", "mlflow", "rstudio", "tensorboard")  # as in the API
 _SESSION_FIELDS = (
     FormField("Name", "name=", "jupyter-1, jupyter-2 …"),
     FormField("Idle time", "idle=", "as the settings say", usual="idle"),
+    FormField("App", "app=", "jupyter", choices=_APPS),
+    FormField("Log directory", "logdir=", "needed, such as runs", app="tensorboard"),
+    FormField("Store", "store=", "mlflow.db in the working directory", app="mlflow"),
+    FormField("Notebook", "notebook=", "a list of those in the working directory", app="marimo"),
     FormField("Environment", "env=", "the usual Python", "environment", "env"),
 )
 _TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
@@ -116,6 +121,7 @@ class SessionLauncher(LiveJobs):
         return sorted(found, key=lambda data: data.get("submit_time") or 0.0, reverse=True)
 
     def _changed(self) -> None:
+        self._session_form.show_app(self._session_form["App"])
         self._typed += 1
         mark = self._typed
         self.run_later(_TYPING_PAUSE_S, self._refresh_choices, lambda: mark == self._typed)

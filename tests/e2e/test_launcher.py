@@ -96,6 +96,35 @@ def _choose_places(page: Page, form: Locator, screenshot: Callable[..., None], a
     folder.press("Escape")
 
 
+def _choose_an_app(
+    page: Page, form: Locator, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
+) -> None:
+    """The fields of an app come with it; what it lacks is shown at its field, and what the agent knows, too."""
+    app, logs = form.get_by_label("App"), form.get_by_label("Log folder")
+    expect(app.locator("option")).to_have_text(["Jupyter", "code-server", "marimo", "MLflow", "RStudio", "TensorBoard"])
+    app.select_option("tensorboard")
+    expect(form.get_by_role("alert")).to_have_text("Enter the folder with the logs, for example runs.")
+    expect(form.get_by_role("button", name="Add as kernel…")).to_have_attribute("aria-disabled", "true")
+    screenshot(page, "launch-app")
+    axe(page, ".jp-Slurm-launch")
+    logs.fill("runs")
+    expect(form.get_by_role("alert")).to_have_count(0)
+    app.select_option(label="Jupyter")
+    expect(logs).to_have_count(0)
+
+
+def _launch_an_app(page: Page) -> None:
+    """The node has no TensorBoard: its session ends with what to install."""
+    form = page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden)").get_by_role("form")
+    form.get_by_label("App").select_option("tensorboard")
+    form.get_by_label("Log folder").fill("runs")
+    form.get_by_role("button", name="Launch", exact=True).click()
+    session = page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden) .jp-Slurm-session")
+    expect(session.get_by_role("heading")).to_have_text("tensorboard-1")
+    expect(session).to_have_attribute("data-session", "ended", timeout=90_000)
+    expect(session).to_contain_text("has no tensorboard, which app=tensorboard needs.")
+
+
 def _tab_to(page: Page, field: str, key: str = "Tab") -> None:
     for _ in range(20):
         if page.evaluate(FOCUSED) == field:
@@ -131,6 +160,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
 
     _see_problems_at_their_fields(form)
     _choose_places(page, form, screenshot, axe)
+    _choose_an_app(page, form, screenshot, axe)
     partition.focus()
 
     # From this point to the session by the keyboard alone. Errors appear during typing, and sbatch's words at the
@@ -227,6 +257,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     # The session has ended a moment before its job, whose node is completing then.
     wait_for(lambda: refresh.click() or "arandu (8 of 8 a100 free" in free.inner_text(), "the GPUs are free")
     _keep_and_open_a_template(page, form, screenshot)
+    _launch_an_app(page)
 
 
 def _look_at_what_is_free(page: Page, screenshot: Callable[[Page, str], None]) -> None:

@@ -115,6 +115,12 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     launcher.get_by_label("GPUs").fill("9")
     expect(launcher.get_by_role("alert")).to_have_text("This partition has 8 GPUs in all.")
     launcher.get_by_label("GPUs").fill("a100:1")
+    launcher.get_by_label("App").fill("tensorboard")
+    launcher.get_by_label("Log directory").fill("-runs")
+    launcher.get_by_role("button", name="Launch").click()
+    expect(launcher.get_by_role("alert")).to_contain_text("logdir=-runs begins with a dash")  # nothing was submitted
+    launcher.get_by_label("App").fill("jupyter")
+    expect(launcher.get_by_label("Log directory")).to_have_count(0)
     launcher.get_by_label("Name").fill("training")
     expect(launcher.get_by_role("alert")).to_have_count(0)
     expect(launcher.get_by_text("= 4 h", exact=True)).to_be_visible()  # the time, in one form

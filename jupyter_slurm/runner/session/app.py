@@ -104,6 +104,11 @@ class AppProcess(command.CommandProcess):  # type: ignore[misc, unused-ignore]  
         """Path of its Unix socket; empty where it listens on a port."""
         return os.path.join(self._folder, "socket") if any("{socket}" in word for word in self.words) else ""
 
+    def _filled(self, text: str) -> str:
+        """Return a word of the command. No shell expands the home directory in the value of an app's keyword."""
+        is_home = text.startswith("~/") and bool(self._asked.get("app"))
+        return os.path.expanduser(text) if is_home else str(super()._filled(text))
+
     def _placeholders(self) -> dict[str, str]:
         values: dict[str, str] = super()._placeholders()
         values["{socket}"] = os.path.join(self._folder, "socket")

@@ -135,6 +135,7 @@ def find_app(name: str) -> App:
         raise UsageError(
             f"app={name} is not supported.",
             hint=f"Use one of jupyter, {', '.join(APPS)}, or write a command with a {{port}} after --.",
+            option="app",
         )
     return app
 
@@ -163,14 +164,18 @@ def words_of(name: str, values: Mapping[str, str]) -> list[str]:
         if keyword not in app.keywords:
             owner = next((other for other, one in APPS.items() if keyword in one.keywords), name)
             raise UsageError(
-                f"{keyword}= is not a keyword of app={name}.", hint=f"Omit it, or use it with app={owner}."
+                f"{keyword}= is not a keyword of app={name}.",
+                hint=f"Omit it, or use it with app={owner}.",
+                option=keyword,
             )
         if value.startswith("-") or "{" in value:
             raise UsageError(
-                f"{keyword}={value} begins with a dash or has a brace.", hint=f"Write a path, such as ./{value}."
+                f"{keyword}={value} begins with a dash or has a brace.",
+                hint=f"Write a path, such as ./{value}.",
+                option=keyword,
             )
         words += [word.replace("{value}", value) for word in app.keywords[keyword]]
     if app.required and app.required not in values:
         example = f"app={name} {app.required}={_EXAMPLES[app.required]}"
-        raise UsageError(f"app={name} needs {app.required}=.", hint=f"For example: {example}.")
+        raise UsageError(f"app={name} needs {app.required}=.", hint=f"For example: {example}.", option=app.required)
     return words

@@ -16,6 +16,12 @@ export interface ILaunchForm {
   readonly name: string;
   /** Minutes. */
   readonly idle: string;
+  /** A named app instead of Jupyter. */
+  readonly app: string;
+  /** The values of the apps that have one; only that of the chosen app is sent. */
+  readonly logdir: string;
+  readonly notebook: string;
+  readonly store: string;
 }
 
 export type LaunchField = keyof ILaunchForm;
@@ -48,7 +54,7 @@ export function newRequestKey(): string {
 }
 
 /** A request to launch a session. */
-export type ILaunch = Pick<ApiSchemas["Launch"], "key" | "idle"> &
+export type ILaunch = Pick<ApiSchemas["Launch"], "key" | "idle" | "app" | "app_values"> &
   Required<Pick<ApiSchemas["Launch"], "options">> & {
     readonly [field in "name" | "dir" | "env" | "on"]?: string;
   };

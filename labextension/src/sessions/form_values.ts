@@ -26,6 +26,10 @@ export const INITIAL_FORM: ILaunchForm = {
   dir: "",
   name: "",
   idle: "24 h",
+  app: "",
+  logdir: "",
+  notebook: "",
+  store: "",
 };
 
 /** Options of sbatch whose value is that of a field. */
@@ -51,6 +55,17 @@ const FIELDS: Readonly<Record<string, LaunchField>> = {
   dir: "dir",
   env: "env",
   "job-name": "name",
+  app: "app",
+  logdir: "logdir",
+  notebook: "notebook",
+  store: "store",
+};
+
+/** The field of each app that has one of its own. */
+export const APP_FIELDS: Readonly<Record<string, "logdir" | "notebook" | "store">> = {
+  marimo: "notebook",
+  mlflow: "store",
+  tensorboard: "logdir",
 };
 
 /** A reason of the agent why a value would be refused. */
@@ -215,6 +230,13 @@ export function formProblems(
       "Begin with a letter. Letters, digits, dots, dashes and underscores may follow.",
     );
   }
+  const appField = APP_FIELDS[form.app];
+  const appValue = appField === undefined ? "" : form[appField].trim();
+  if (appField === "logdir" && appValue === "") {
+    found.logdir = trans.__("Enter the folder with the logs, for example runs.");
+  } else if (appField !== undefined && /^-|[{}]/.test(appValue)) {
+    found[appField] = trans.__("The value must not begin with a dash or contain a brace.");
+  }
   const isOwn = (field: LaunchField): boolean => form[field] !== script?.[field];
   return Object.fromEntries(Object.entries(found).filter(([field]) => isOwn(field as LaunchField)));
 }
@@ -238,12 +260,24 @@ export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   if (gpus > 0) {
     options.push(acceleratorOption(form.gpuType, gpus));
   }
-  const fields: Record<string, string> = {};
-  for (const field of ["name", "dir", "env"] as const) {
-    const value = form[field].trim().replace(/(.)\/+$/, "$1"); // the list of folders ends them with a slash
-    if (value !== "") {
-      fields[field] = value;
-    }
+  const fields = placeValues(form, ["name", "dir", "env"]);
+  return { key, idle: parseDuration(form.idle) ?? 0, options, ...fields, ...appRequest(form) };
+}
+
+/** Return the values of these fields that are not empty; the list of folders ends them with a slash. */
+function placeValues(form: ILaunchForm, fields: readonly LaunchField[]): Record<string, string> {
+  const typed = fields.map(
+    (field) => [field, form[field].trim().replace(/(.)\/+$/, "$1")] as const,
+  );
+  return Object.fromEntries(typed.filter(([, value]) => value !== ""));
+}
+
+/** Return the app of a request, with the value of its own field. */
+function appRequest(form: ILaunchForm): Pick<ILaunch, "app" | "app_values"> {
+  if (form.app === "") {
+    return {};
   }
-  return { key, idle: parseDuration(form.idle) ?? 0, options, ...fields };
+  const field = APP_FIELDS[form.app];
+  const values = field === undefined ? {} : placeValues(form, [field]);
+  return { app: form.app as NonNullable<ILaunch["app"]>, app_values: values };
 }

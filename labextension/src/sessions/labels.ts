@@ -45,6 +45,11 @@ const APP_TITLES: Readonly<Record<string, string>> = {
   tensorboard: "TensorBoard",
 };
 
+/** The apps of the form; without one a session is a Jupyter. */
+export const APPS = ["code-server", "marimo", "mlflow", "rstudio", "tensorboard"].map((name) => ({
+  ...{ name, about: "", label: APP_TITLES[name] ?? name },
+}));
+
 /** Return the name of the app of a session; empty of Jupyter and other commands. */
 export function appTitle({ session }: SessionJob): string {
   return session.app ? (APP_TITLES[session.app] ?? session.app) : "";

@@ -18,8 +18,16 @@ import { Age } from "../resources/view";
 import type { Load } from "./combobox";
 import { ChoiceField, TextField } from "./form_field";
 import { defaultPartition } from "./form_requests";
-import type { FieldTexts } from "./form_values";
+import { APP_FIELDS, type FieldTexts } from "./form_values";
+import { APPS } from "./labels";
 import type { Choices, IChoice, ISessionsModel, PlaceKind } from "./model";
+
+/** Returns the properties of a field. */
+type FieldProps = (
+  field: LaunchField,
+  label: string,
+  hint?: string,
+) => React.ComponentProps<typeof TextField>;
 
 /** A generic resource with more of them on a node is a size, such as that of a local disk. */
 const MAX_DEVICES = 64;
@@ -146,6 +154,35 @@ function usePlaces(
   );
 }
 
+/** The app, and its own field where it has one. */
+function AppFields(props: {
+  readonly trans: TranslationBundle;
+  readonly of: FieldProps;
+  readonly app: string;
+  readonly folders: Pick<React.ComponentProps<typeof TextField>, "load" | "texts" | "isPath">;
+}): React.ReactElement {
+  const { trans, of, app, folders } = props;
+  const isJupyter = app === "";
+  const hint = isJupyter ? undefined : trans.__("Must be installed in the environment or image");
+  const value = {
+    logdir: [trans.__("Log folder"), trans.__("On the cluster, for example runs")],
+    notebook: [trans.__("Notebook"), trans.__("Default: list the notebooks in the folder")],
+    store: [
+      trans.__("Store"),
+      trans.__("A folder or a database. Default: mlflow.db in the folder"),
+    ],
+  } as const;
+  const field = APP_FIELDS[app];
+  return (
+    <>
+      <ChoiceField {...of("app", trans.__("App"), hint)} choices={APPS} none="Jupyter" />
+      {field !== undefined && (
+        <TextField {...of(field, ...value[field])} {...(field === "logdir" ? folders : {})} />
+      )}
+    </>
+  );
+}
+
 /** The fields. Each keeps its place, whatever the cluster offers. */
 export function LaunchFields(props: {
   readonly trans: TranslationBundle;
@@ -161,11 +198,7 @@ export function LaunchFields(props: {
 }): React.ReactElement {
   const { trans, cluster, form, choices, model, known, problems, script, hints = {} } = props;
   const { resources } = known;
-  const of = (
-    field: LaunchField,
-    label: string,
-    hint?: string,
-  ): React.ComponentProps<typeof TextField> => ({
+  const of: FieldProps = (field, label, hint) => ({
     ...{ field, label, form },
     set: props.set,
     hint: scriptHint(trans, form, script, field) ?? hints[field] ?? hint,
@@ -255,6 +288,13 @@ export function LaunchFields(props: {
         {...none("qos")}
         isDisabled={choices.qos.length === 0}
       />
+      {script === undefined && (
+        <AppFields
+          {...{ trans, of }}
+          app={form.app}
+          folders={{ load: folders, texts, isPath: true }}
+        />
+      )}
       <TextField
         {...of(
           "env",
@@ -269,7 +309,9 @@ export function LaunchFields(props: {
       {script === undefined && (
         <TextField {...of("dir", trans.__("Folder"), folder)} load={folders} texts={texts} isPath />
       )}
-      <TextField {...of("name", trans.__("Name"), trans.__("Default: jupyter-1, jupyter-2 …"))} />
+      <TextField
+        {...of("name", trans.__("Name"), trans.__("Default: %1-1, %1-2 …", form.app || "jupyter"))}
+      />
       {script === undefined && (
         <TextField {...of("idle", trans.__("Idle time"), idleHint(trans, form))} />
       )}

@@ -36,24 +36,29 @@ function OtherUses(props: IFormProps & { readonly form: ILaunchForm; readonly is
       icon: saveIcon,
       act: save,
       title: trans.__("Save these values"),
+      isOff: false,
     },
     {
       label: trans.__("Add as kernel…"),
       icon: addIcon,
       act: addKernel,
-      title: trans.__("Add a kernel with these values to the launcher"),
+      title:
+        form.app === ""
+          ? trans.__("Add a kernel with these values to the launcher")
+          : trans.__("Kernels cannot run an app"),
+      isOff: form.app !== "",
     },
   ];
   return (
     <div className="jp-Slurm-secondary">
       {uses.map(
-        ({ label, icon, act, title }) =>
+        ({ label, icon, act, title, isOff }) =>
           act !== undefined && (
             <ToolbarButton
               key={label}
               {...{ label, icon, title }}
               isNamed
-              isOff={isWrong}
+              isOff={isWrong || isOff}
               act={() => {
                 act(cluster, form);
               }}

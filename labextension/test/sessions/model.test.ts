@@ -43,6 +43,23 @@ describe("the form", () => {
     expect([options, idle]).toEqual([["--nodes=1", "--time=1-04:00:00"], 1800]);
   });
 
+  it("asks for an app, and for the value of its own field alone", () => {
+    const form = { ...FORM, app: "tensorboard", logdir: "~/runs/", notebook: "a.py" };
+    expect(launchRequest(form, KEY)).toMatchObject({
+      ...{ app: "tensorboard", app_values: { logdir: "~/runs" } },
+    });
+    const asked = launchRequest({ ...form, app: "rstudio" }, KEY);
+    expect([asked.app, asked.app_values]).toEqual(["rstudio", {}]);
+    expect(launchRequest({ ...form, app: "" }, KEY)).not.toHaveProperty("app_values");
+    const wrong = (values: object): string[] =>
+      Object.keys(formProblems(trans, { ...form, ...values }));
+    expect(wrong({})).toEqual([]);
+    expect(wrong({ logdir: " " })).toEqual(["logdir"]);
+    expect(wrong({ logdir: "", app: "" })).toEqual([]);
+    expect(wrong({ app: "mlflow", store: "--host=0.0.0.0" })).toEqual(["store"]);
+    expect(wrong({ app: "marimo", notebook: "{port}" })).toEqual(["notebook"]);
+  });
+
   it("requests a generic resource that is not a GPU by its own option", () => {
     const form = { ...FORM, cpus: "", memory: "", time: "", gpus: "2" };
     const asked = (gpuType: string): readonly string[] =>
@@ -73,7 +90,7 @@ describe("the form", () => {
       ...{ account: "lab", qos: "normal", env: "torch", dir: "/scratch/me", idle: 7200 },
     };
     const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "2 h" };
-    expect(initialForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
+    expect(initialForm(null, usual)).toEqual({ ...FORM, ...others, gpuType });
     expect(initialForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
       ...{ partition: "devwork", gpus: "2", idle: "2 h" },
     });

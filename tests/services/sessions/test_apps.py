@@ -117,8 +117,9 @@ def test_the_keywords_of_an_app_are_checked() -> None:
         ("emacs", {}, "app=emacs is not supported."),
         ("mlflow", {"store": "--host=0.0.0.0"}, "begins with a dash"),
     ):
-        with pytest.raises(UsageError, match=text):
+        with pytest.raises(UsageError, match=text) as refused:
             command_of(name, values)
+        assert refused.value.details["option"] in ("app", "logdir", "store")  # a form shows it at this field
 
 
 def test_no_app_shows_a_secret_or_serves_others() -> None:
@@ -179,6 +180,7 @@ def test_a_version_that_is_too_old_is_refused_and_an_older_one_has_its_command(t
         app._check_installed()
         return app
 
+    assert version_of("3.10.1")._filled("~/runs") == os.path.expanduser("~/runs")
     with pytest.raises(Exception, match=r"has mlflow 1\.30\.0\. app=mlflow needs 2\.0 or newer\."):
         version_of("1.30.0")
     assert "unix:{socket}" in version_of("2.22.5").words
