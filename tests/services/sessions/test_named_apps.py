@@ -84,7 +84,7 @@ async def test_its_page_is_reached_by_its_user_alone(name: str, desk: Any, begun
         assert not re.search(PAGE_TEXTS[name], answer.text), "its page asks for the password"
         page = Page(opened["page"])
         await page.log_in()
-        answer = page._ask("GET", session["url"])
+        answer = await asyncio.to_thread(page._ask, "GET", session["url"])
         await socket_of_marimo(session["url"], page)
     assert re.search(PAGE_TEXTS[name], answer.text), answer.text[:2000]
     if os.geteuid() == 0:
@@ -130,4 +130,5 @@ async def test_the_login_outlives_the_time_limit(
     await asyncio.to_thread(wait_for, has_begun, "the second run")
     second = await desk.until(first["key"], lambda job: job["session"]["state"] == "ready")
     assert second["session"]["url"] == first["session"]["url"]
-    assert re.search(PAGE_TEXTS["marimo"], page._ask("GET", second["session"]["url"]).text)
+    answer = await asyncio.to_thread(page._ask, "GET", second["session"]["url"])
+    assert re.search(PAGE_TEXTS["marimo"], answer.text)
