@@ -320,6 +320,7 @@ BOXES = """panel => {
         cut: [...panel.querySelectorAll(".jp-Slurm-action button")].filter(each =>
             box(each).width > box(each.parentElement).width).length,
         overlaps: cells.flatMap(row => row.filter((a, at) => row.slice(at + 1).some(b => meets(a, b)))).length,
+        bar: box(panel.querySelector(".jp-Slurm-toolbar")).height,
         chips: new Set([...panel.querySelectorAll("[aria-label=States] button")].map(each => box(each).top)).size,
         buttons: [...panel.querySelectorAll(".jp-Slurm-title button")].filter(each => box(each).right > right).length,
         rowHeight: box(panel.querySelector(".jp-Slurm-body [role=row]")).height,
@@ -425,12 +426,13 @@ def _use_the_wide_table(
     expect(row.locator(".jp-Slurm-reason")).to_contain_text("2 done, 1 failed, 3 running")
     expect(wide.locator(f"{ROWS} .jp-Slurm-time", has_text="/ 2:00:00")).to_have_count(1)
     expect(wide.locator(".jp-Slurm-updated")).to_have_text(re.compile("^Checked .*[0-9]:[0-9]{2}"))
-    for size in (900, 1280):
+    for size in (900, 950, 1280):
         page.set_viewport_size({"width": size, "height": 800})
         expect(wide.get_by_role("columnheader", name="Reason")).to_be_visible()
         boxes = wide.evaluate(BOXES)
         assert _faults(boxes) == {}
         assert 28 <= boxes["rowHeight"] <= 32
+        assert size == 900 or boxes["bar"] < 40, "the filters have one line"
         assert boxes["above"] < 200
         for menu in wide.locator(".jp-Slurm-tools details").all():
             menu.locator("summary").click()

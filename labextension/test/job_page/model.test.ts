@@ -1,12 +1,14 @@
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
+import type { IReport } from "../../src/job_page/api";
 import { jobLink, parseJobLink } from "../../src/job_page/job_link";
 import {
   pageTitle,
   quoteWords,
   reasonLines,
   remainingTime,
+  reportFacts,
   timelineEvents,
 } from "../../src/job_page/labels";
 import { parseJobLocation } from "../../src/job_page/model";
@@ -177,6 +179,18 @@ describe("words about a job", () => {
     });
     const killed = { ...FAILED, exit_code: null, signal: 9 };
     expect(timelineEvents(trans, killed, []).at(-1)?.detail).toBe("FAILED, by signal 9");
+  });
+
+  it("say of what was used no share of a year, and no GPUs that there are not", () => {
+    const nothing = { cpu_time: null, cpus: null, cpu_efficiency: null, memory_peak: null };
+    const report = {
+      ...{ ...nothing, memory_asked: null, memory_efficiency: null, source: "sacct", notes: [] },
+      ...{ elapsed: 90, time_limit: 365 * 86_400, gpus_asked: 0, gpus: [] },
+    } as unknown as IReport;
+    expect(reportFacts(trans, report)).toEqual([
+      ["Time", "1:30, no limit"],
+      ["Source", "accounting (sacct)"],
+    ]);
   });
 
   it("quote what a shell would take apart, and shorten names", () => {

@@ -216,6 +216,19 @@ describe("what the page shows", () => {
     }
   });
 
+  it("names the last lines of the output only where there are some", async () => {
+    const look = "See the last lines of its output.";
+    const missing = await show(here({ ...FAILED, next_step: look }));
+    expect(missing.querySelector(".jp-Slurm-jobHead")?.textContent).not.toContain(look);
+    panel?.dispose();
+    const made = here({ ...FAILED, next_step: look });
+    made.files.stderr = "no such file";
+    const node = await show(made);
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-jobHead")?.textContent).toContain(look);
+    });
+  });
+
   it("knows no limit of a year", async () => {
     const node = await show(here({ ...JOB, time_limit: 365 * 86_400 }));
     expect(node.querySelector("progress")).toBeNull();

@@ -263,6 +263,7 @@ describe("what is shown", () => {
         ({ textContent }) => textContent,
       );
     const before = drawn();
+    expect(node.querySelectorAll(".jp-Slurm-marked button svg")).toHaveLength(5); // an icon for each action
     expect(node.querySelector(".jp-Slurm-marked button:enabled")).toBeNull();
     node.querySelector<HTMLElement>(ROW)?.click();
     await vi.waitFor(() => {
@@ -359,6 +360,34 @@ describe("what is shown", () => {
     const node = await show(panel(model([])));
     expect(node.querySelector("[role=treegrid]")).toBeNull();
     expect(node.querySelector(".jp-Slurm-empty")?.textContent).toBe("No jobs.");
+  });
+
+  it("offers the first steps where there are no jobs", async () => {
+    const firstSteps = { launch: vi.fn(), submit: vi.fn() };
+    const shown = new JobsTable(model([]));
+    const node = await show(new JobsPanel(shown, trans, { ...NOTHING, firstSteps }));
+    const buttons = [...node.querySelectorAll<HTMLElement>(".jp-Slurm-firstSteps button")];
+    expect(buttons.map(({ textContent }) => textContent)).toEqual([
+      "Start a GPU notebook…",
+      "Submit a script…",
+    ]);
+    buttons.forEach((button) => {
+      button.click();
+    });
+    expect(firstSteps.launch).toHaveBeenCalledOnce();
+    expect(firstSteps.submit).toHaveBeenCalledOnce();
+    expect(node.querySelector<HTMLAnchorElement>(".jp-Slurm-firstSteps a")?.href).toMatch(
+      /quickstart/,
+    );
+  });
+
+  it("draws how much of its time a job has used, and names its cluster as people do", async () => {
+    const half = { ...JOB, state: "RUNNING", reason: "", start_time: 30, time_limit: 60 };
+    const shown = model([half]);
+    const cluster = { id: "local", name: "arandu", poll: { error: null } };
+    const node = await show(panel(Object.assign(shown, { clusters: [cluster] })));
+    expect(node.querySelector<HTMLElement>(".jp-Slurm-used > span")?.style.width).toBe("50%");
+    expect(node.querySelector<HTMLElement>(".jp-Slurm-body .jp-Slurm-id")?.title).toBe("arandu");
   });
 
   it("has the whole of a long name at hand, and the tasks of an array", async () => {

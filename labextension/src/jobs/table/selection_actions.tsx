@@ -88,14 +88,18 @@ export function Copies({ table, trans, acts }: IToolbarProps): React.ReactElemen
   );
 }
 
+/** Width in pixels below which the actions beside the title are icons. */
+const MIN_NAMED_WIDTH = 860;
+
 /** Actions on the selected jobs. In a narrow panel, all but the first are in a menu. */
 export function SelectionActions(props: IToolbarProps): React.ReactElement {
-  const { trans, isNarrow } = props;
+  const { trans, isNarrow, width } = props;
+  const isIcon = width > 0 && width < MIN_NAMED_WIDTH;
   const [first, ...others] = ACTS;
   const rest = (
     <>
       {others.map((action) => (
-        <Action key={action} {...{ ...props, action }} />
+        <Action key={action} {...{ ...props, action }} isIcon={isIcon && !isNarrow} />
       ))}
       <ClearSelection {...props} />
     </>
@@ -106,7 +110,7 @@ export function SelectionActions(props: IToolbarProps): React.ReactElement {
       className="jp-Slurm-marked"
       aria-label={trans.__("Actions on the selected jobs")}
     >
-      <Action {...{ ...props, action: first }} isIcon={isNarrow} />
+      <Action {...{ ...props, action: first }} isIcon={isIcon || isNarrow} />
       {isNarrow ? (
         <Menu name={trans.__("More")} icon={ellipsesIcon} closes>
           {rest}

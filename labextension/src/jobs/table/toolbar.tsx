@@ -33,8 +33,8 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
   }
 }
 
-/** Width of a letter, and of a chip without its text, in pixels. */
-const [LETTER, CHIP] = [7, 26];
+/** Width of a letter, of a chip without its text, and of what stands beside the chips of the table, in pixels. */
+const [LETTER, CHIP, BESIDE] = [7, 26, 450];
 
 /** The states that occur, with the number of jobs: without words where there is no room for them in one line. */
 function Kinds({ table, trans, width, isNarrow }: IToolbarProps): React.ReactElement | null {
@@ -44,7 +44,7 @@ function Kinds({ table, trans, width, isNarrow }: IToolbarProps): React.ReactEle
     return { kind, count, text: trans.__("%1 %2", kindName(trans, kind), count) };
   }).filter(({ kind, count }) => count > 0 || criteria.kinds.has(kind));
   const needed = chips.reduce((sum, { text }) => sum + text.length * LETTER + CHIP, 0);
-  const isShort = isNarrow && width > 0 && needed > width;
+  const isShort = width > 0 && needed > (isNarrow ? width : width - BESIDE);
   return chips.length === 0 ? null : (
     <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("States")}>
       {chips.map(({ kind, count, text }) => (
@@ -139,22 +139,27 @@ function panelTitle({ table, trans, isNarrow }: ITitleBarProps): string {
   return table.showsAllUsers ? trans.__("Slurm jobs of all users") : trans.__("My Slurm jobs");
 }
 
-/** The title of the panel, the actions on the selected jobs and on the panel, and the choice of columns. */
+/** Menus of the table: copies, and the choice of columns. */
+function TableMenus(props: IToolbarProps): React.ReactElement {
+  return (
+    <span className="jp-Slurm-tools">
+      <Menu name={props.trans.__("Copy")} closes>
+        <Copies {...props} />
+      </Menu>
+      <Columns {...props} />
+    </span>
+  );
+}
+
+/** The title of the panel, and the actions on the panel and on the selected jobs. */
 export function TitleBar(props: ITitleBarProps): React.ReactElement {
   const { table, trans, acts, isNarrow, isFiltering, setFiltering } = props;
   return (
     <div className="jp-Slurm-title">
       <h2>{panelTitle(props)}</h2>
       {!isNarrow && <SelectionActions {...props} />}
-      {!isNarrow && (
-        <span className="jp-Slurm-tools">
-          <Menu name={trans.__("Copy")} closes>
-            <Copies {...props} />
-          </Menu>
-          <Columns {...props} />
-        </span>
-      )}
       <span className="jp-Slurm-icons">
+        {!isNarrow && <TableMenus {...props} />}
         <ToolbarButton
           icon={refreshIcon}
           label={trans.__("Refresh")}
