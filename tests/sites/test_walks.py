@@ -18,7 +18,7 @@ from jupyter_slurm.sites.shipped import shipped_names
 ROOT = Path(__file__).parents[2]
 HEADING = "| In the guide | With jupyter_slurm |\n|---|---|\n"
 NAMES = shipped_names()
-WALKED = ("aau-aicloud", "arandu", "sdumont", "unipi")
+WALKED = ("aau-aicloud", "arandu", "sdumont", "skynet", "unipi")
 """Clusters whose walk is executed."""
 
 
