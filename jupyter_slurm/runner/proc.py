@@ -204,11 +204,15 @@ def free_port() -> int:
     raise NoFreePort
 
 
-def is_free(port: int) -> bool:
-    """Return whether a port is free on all addresses of this node."""
+def is_free(port: int, *, after_use: bool = False) -> bool:
+    """Return whether a port is free on all addresses of this node.
+
+    ``after_use``: closed connections of a server that has ended do not count (SO_REUSEADDR in socket(7)).
+    """
     for kind in (socket.AF_INET, socket.AF_INET6):
         try:
             with socket.socket(kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(after_use))
                 if kind == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(("", port))

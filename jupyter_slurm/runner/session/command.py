@@ -86,7 +86,7 @@ class CommandProcess:
         """Start the command on a free port."""
         try:
             wanted = 0 if self.starts else self.wanted_port
-            self.port = wanted if wanted and proc.is_free(wanted) else proc.free_port()
+            self.port = wanted if wanted and proc.is_free(wanted, after_use=True) else proc.free_port()
             self.starts += 1
         except proc.NoFreePort as error:
             raise SessionStartError(str(error), error.hint) from None

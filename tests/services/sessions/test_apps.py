@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.runner.proc import is_free
 from jupyter_slurm.runner.session.app import AppProcess
 from jupyter_slurm.runner.session.command import CommandProcess
 from jupyter_slurm.runner.session.user_gate import is_of_user
@@ -136,6 +137,16 @@ def test_the_other_end_of_a_connection_has_a_user() -> None:
             assert not is_of_user(near.getsockname(), address, os.getuid() + 1)
             far.close()
             assert not is_of_user(near.getsockname(), address, os.getuid())  # nobody holds it any more
+
+
+def test_the_port_of_an_earlier_run_is_free_after_its_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port, after_use=True)
+        with socket.create_connection(server.getsockname()) as far:
+            server.accept()[0].close()  # the side that closes first keeps the connection in TIME_WAIT (tcp(7))
+            assert far.recv(1) == b""
+    assert (is_free(port), is_free(port, after_use=True)) == (False, True)
 
 
 def test_a_connection_of_another_user_is_no_use(tmp_path: Path) -> None:
