@@ -15,6 +15,7 @@ from jupyter_slurm.client.sessions.launch import environment_named, idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +98,12 @@ def check(parsed: MagicLine) -> None:
             f"on={words['on']} names an open allocation, so options of sbatch have no effect.",
             hint="Omit either on= or the options of sbatch.",
         )
-    environment_named(words.get("env"), words.get("image"))
+    if environment_named(words.get("env"), words.get("image")) == AUTOMATIC_ENVIRONMENT:
+        raise UsageError(
+            "env=auto is not supported for a kernel: any notebook may use the kernel, and its imports are not known "
+            "before it starts.",
+            hint="Make an environment with `%slurm env create NAME from=this`, or from a file with ipykernel, and use env=NAME.",
+        )
     idle_time(words.get("idle"))
     _lease(words.get("lease"))
     if words.get("transport", _TRANSPORTS[0]) not in _TRANSPORTS:
