@@ -64,6 +64,18 @@ def _see_problems_at_their_fields(form: Locator) -> None:
     expect(form.locator("[data-field=time]")).to_contain_text("= 4 h")
 
 
+def _see_one_column(page: Page, form: Locator) -> None:
+    """Fields that have no text below them have no empty line there, where no other field stands beside them."""
+    lines = "[data-field=account] > div:last-child, [data-field=qos] > div:last-child"
+    heights = f"form => [...form.querySelectorAll('{lines}')].map(each => each.offsetHeight)"
+    size, wide = page.viewport_size, form.evaluate(heights)
+    assert size
+    page.set_viewport_size({"width": 480, "height": 900})
+    narrow = form.evaluate(heights)
+    page.set_viewport_size(size)
+    assert min(wide) > 14 > 8 > max(narrow)
+
+
 def _choose_places(page: Page, form: Locator, screenshot: Callable[..., None], axe: Callable[..., None]) -> None:
     """An environment of the cluster, and a folder below another one, by the keyboard alone."""
     choices = form.get_by_role("listbox", name="Suggestions")
@@ -159,6 +171,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     axe(page, ".jp-Slurm-launch")
 
     _see_problems_at_their_fields(form)
+    _see_one_column(page, form)
     _choose_places(page, form, screenshot, axe)
     _choose_an_app(page, form, screenshot, axe)
     partition.focus()

@@ -101,6 +101,7 @@ def _look_at_everybodys(
     row = row_of(page, job)
     expect(row.locator(".jp-Slurm-user")).to_have_text(other)
     expect(row.locator(".jp-Slurm-name")).to_be_empty()
+    expect(row.locator(".jp-Slurm-reason")).to_have_text("It is held.")
     row.click()
     expect(row).to_have_attribute("aria-selected", "true")
     expect(panel.get_by_role("button", name=re.compile("^(Cancel|Hold) "))).to_have_count(2)  # only on jobs of the user

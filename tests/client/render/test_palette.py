@@ -31,6 +31,13 @@ def test_a_state_has_one_colour_in_cards_and_in_the_panel(kind: str) -> None:
         assert found[1] == card
 
 
+def test_the_end_of_a_failed_session_has_the_colour_of_a_failure() -> None:
+    sheet = (STYLE / "base.css").read_text("utf-8")
+    found = re.search(r'\.jp-Slurm-steps li\[data-kind="failed"\] \{\s*border-color: var\(--jp-([\w-]+)\)', sheet)
+    assert found
+    assert found[1] == card_colour(state="FAILED")
+
+
 def test_a_cancelled_job_is_no_failure() -> None:
     assert card_colour(state="CANCELLED") == "ui-font-color2"
     assert card_colour(state="CANCELLED") != card_colour(state="FAILED")

@@ -285,7 +285,7 @@ export interface components {
             /** @description Of a Python cell: run it once for each task of the job, started in this way; ray: once, beside a cluster of Ray on its nodes */
             readonly launcher?: ("srun" | "torchrun" | "mpi" | "ray") | null;
             readonly values?: components["schemas"]["Variables"];
-            /** @description Needed for an allocation: it ends when nobody has used it for so long, and no step runs */
+            /** @description Needed for an allocation: it ends after this time without use, if no step runs */
             readonly lease?: {
                 readonly seconds: number;
                 /** @description It ends with its first step */
@@ -1207,7 +1207,7 @@ export interface components {
             readonly said: string;
             /** @description The user's name on the cluster */
             readonly user: string;
-            /** @description The site shows only one's own jobs (PrivateData=jobs) */
+            /** @description The site shows only your jobs (PrivateData=jobs) */
             readonly is_private: boolean;
             /** @description The sums with the most GPUs and then CPUs come first */
             readonly sums: readonly {
@@ -1326,7 +1326,7 @@ export interface components {
                 /** @description Why it is down or drained, in an administrator's words */
                 readonly reason: string;
             }[];
-            /** @description What one's own running jobs have: jobs, and trackable resources by Slurm's names (mem in bytes); null: not known */
+            /** @description Resources of your running jobs: jobs, and trackable resources by Slurm's names (mem in bytes); null: not known */
             readonly use: {
                 readonly [key: string]: number;
             } | null;
