@@ -186,5 +186,7 @@ def test_what_a_job_waits_for_and_which_task_failed_stand_in_the_head(
     show(page, array)
     expect(shown).to_contain_text("3 done, 1 failed", timeout=60_000)
     expect(shown).to_contain_text("1 of 4 tasks failed (task 3, exit code 1).")
+    number = shown.locator(".jp-Slurm-parts .jp-Slurm-id button").first
+    expect(number).to_have_css("white-space", "nowrap")  # the number of a task stays in one piece
     shown.get_by_role("button", name="Show task 3").click()
     expect(shown).to_contain_text(f"job {array['id']}_3")

@@ -155,7 +155,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
 ) -> None:
     # the result, a widget, cannot be serialized
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
-    card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
+    card = page.locator(".jp-LauncherCard[data-category=Slurm]:visible", has_text="GPU notebook on arandu")
     card.scroll_into_view_if_needed()
     axe(page, ".jp-LauncherCard[data-category=Slurm]")
     card.click()
@@ -215,6 +215,8 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(session).to_have_attribute("data-session", "ready", timeout=90_000)
     expect(session.locator("[data-reached=true]")).to_have_count(4)
     expect(session).to_contain_text("on dgx01 · 1 GPU · jupyterlab")
+    expect(session.locator(".jp-Slurm-fact").last).to_have_css("display", "inline-block")  # no time breaks over a line
+    expect(session.locator(".jp-Slurm-fact").last).to_have_text("stops after 24 h without use")
     found = re.search(r"job (\d+)", session.inner_text())
     assert found
     wait_for(lambda: page.evaluate(SAVED), "the page is saved")

@@ -69,6 +69,25 @@ export function describeNotices(
   return [...logins.map(one), ...(changes.length > MAX_SEPARATE ? [many] : changes.map(one))];
 }
 
+/** Return the label of the button of a notification. */
+export function openLabel(
+  trans: TranslationBundle,
+  { job, task, shows }: Pick<INotification, "job" | "task" | "shows">,
+): string {
+  if (job === null) {
+    return trans.__("Show jobs");
+  }
+  if (task !== null) {
+    return trans.__("Show task %1", task);
+  }
+  const labels = {
+    log: trans.__("Show log"),
+    session: trans.__("Open"),
+    job: trans.__("Show job"),
+  };
+  return labels[shows];
+}
+
 /** Return the name of a job within a sentence, with its cluster where there are several. */
 function jobPhrase(trans: TranslationBundle, job: IJob, cluster: string): string {
   const phrase = namePhrase(trans, job);

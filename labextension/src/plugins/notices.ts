@@ -17,7 +17,12 @@ import { openJob } from "../jobs/commands";
 import { followUpActions } from "../kernels/move_commands";
 import * as browser from "../notices/browser_notifications";
 import { errorLine } from "../notices/error_line";
-import { describeNotices, separateFailures, type INotification } from "../notices/labels";
+import {
+  describeNotices,
+  openLabel,
+  separateFailures,
+  type INotification,
+} from "../notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice, type INoticeSettings } from "../notices/model";
 import { SessionEndWarning } from "../notices/session_end";
 import { loadSettings } from "../common/jupyterlab/setting_texts";
@@ -188,7 +193,7 @@ class Display {
       const { text, type, isNearEnd } = notification;
       const isLong = type === "error" || notification.shows === "session";
       const open = {
-        label: this._label(notification),
+        label: openLabel(this._trans, notification),
         callback: () => {
           this._open(notification);
         },
@@ -197,22 +202,6 @@ class Display {
       const autoClose = isNearEnd ? false : isLong ? LONG_SHOWN_MS : SHOWN_MS;
       Notification.emit(text, type, { autoClose, actions });
     }
-  }
-
-  private _label({ job, task, shows }: INotification): string {
-    const trans = this._trans;
-    if (job === null) {
-      return trans.__("Show jobs");
-    }
-    if (task !== null) {
-      return trans.__("Show task %1", task);
-    }
-    const labels = {
-      log: trans.__("Show log"),
-      session: trans.__("Open"),
-      job: trans.__("Show job"),
-    };
-    return labels[shows];
   }
 
   /** Show the job; open a session in a tab of its own, or where another computer serves it, its page. */

@@ -9,7 +9,7 @@ import { createClaim, createTurnRequest } from "../../src/common/jupyterlab/brow
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { show } from "../../src/notices/browser_notifications";
 import { lastErrorLine } from "../../src/notices/error_line";
-import { describeNotices } from "../../src/notices/labels";
+import { describeNotices, openLabel } from "../../src/notices/labels";
 import { DEFAULT_SETTINGS, Notices, type INotice } from "../../src/notices/model";
 import { translatedSchema } from "../../src/common/jupyterlab/setting_texts";
 import { noticeSettingTexts } from "../../src/notices/setting_labels";
@@ -185,7 +185,9 @@ describe("notices", () => {
     const tasks = { COMPLETED: 19, FAILED: 1 };
     await tab.see(job("9", "FAILED", { ...array, tasks, failed_task, end_time: 1_100 }));
     expect(tab.texts).toEqual(["sweep: 1 of 20 tasks failed (task 7, exit code 1)."]);
-    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.task).toBe(7);
+    const [notification] = describeNotices(trans, tab.told.flat(), 0);
+    expect(notification?.task).toBe(7);
+    expect(openLabel(trans, notification!)).toBe("Show task 7");
   });
 
   it("fold a burst into one line", async () => {
@@ -199,7 +201,9 @@ describe("notices", () => {
     });
     await vi.runAllTimersAsync();
     expect(tab.texts).toEqual(["3 jobs have failed, 12 jobs have ended"]);
-    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.type).toBe("error");
+    const [notification] = describeNotices(trans, tab.told.flat(), 0);
+    expect(notification?.type).toBe("error");
+    expect(openLabel(trans, notification!)).toBe("Show jobs");
   });
 
   it("are not of what sbatch has refused: who submitted it was told", async () => {
