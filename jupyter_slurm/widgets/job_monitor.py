@@ -121,7 +121,7 @@ class JobMonitor(LiveJobs):
         states: dict[str, int] = {}
         for data in active:
             states[str(data["state"])] = states.get(str(data["state"]), 0) + 1
-        counts = " · ".join(f"{count} {state}" for state, count in sorted(states.items())) or "nothing runs or waits"
+        counts = " · ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no active jobs"
         trouble = self._feed.trouble
         said = f' <span style="color:{BAD}">{escape(trouble)}</span>' if trouble else ""
         return f"<div><b>Jobs on {self._name}</b> {calm(counts)}{said}</div>"
@@ -137,8 +137,8 @@ class _Row:
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})
         self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
-        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG_WIDTH}em")
-        self._hold_button = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD_WIDTH}em")
+        self._log = Button("Log", "Show the log of the job", lambda: owner.show_log(self._data), width=f"{_LOG_WIDTH}em")
+        self._hold_button = Button("Hold", "Keep the job from starting", self._hold_or_release, width=f"{_HOLD_WIDTH}em")
         self._cancel = Button(
             "Cancel", "Cancel this job", lambda: owner.act("cancel", self._data), asks=True, width=f"{_CANCEL_WIDTH}em"
         )
@@ -154,7 +154,7 @@ class _Row:
         self._data = data  # first: the button acts on this job
         about = printable(title(data)).replace("\n", " ")
         word = "Release" if _is_held(data) else "Hold"
-        self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
+        self._log.tooltip, self._cancel.tooltip = f"Show the log of {about}", f"Cancel {about}"
         self._hold_button.description, self._hold_button.tooltip = word, f"{word} {about}"
         self._cells.value = row(data)
         self._hold_button.layout.visibility = None if JobState(str(data["state"])).is_pending else "hidden"

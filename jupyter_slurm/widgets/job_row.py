@@ -44,7 +44,7 @@ def row(data: api.Job) -> str:
     """Return a job as a row of HTML."""
     why = data.get("nodes") or ("" if is_finished(data) else data.get("reason_text") or data.get("reason"))
     if data.get("known") is False and not is_finished(data):
-        why = "Slurm does not answer; this is the last that was known."
+        why = "Slurm does not answer. The last known state is shown."
     tasks = tally(data)
     ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") and not tasks else ""
     values = (

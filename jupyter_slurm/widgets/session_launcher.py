@@ -41,7 +41,7 @@ __all__ = ["SessionLauncher", "launcher"]
 _APPS = ("jupyter", "code-server", "marimo", "mlflow", "rstudio", "tensorboard")  # as in the API
 _SESSION_FIELDS = (
     FormField("Name", "name=", "jupyter-1, jupyter-2 …"),
-    FormField("Idle time", "idle=", "as the settings say", usual="idle"),
+    FormField("Idle time", "idle=", "that of the settings", usual="idle"),
     FormField("App", "app=", "jupyter", choices=_APPS),
     FormField("Log directory", "logdir=", "needed, such as runs", app="tensorboard"),
     FormField("Store", "store=", "mlflow.db in the working directory", app="mlflow"),
@@ -168,9 +168,9 @@ class _Row:
     def __init__(self, owner: SessionLauncher) -> None:
         self._data = cast("api.Job", {})
         self._notice = html(flex="1 1 auto", min_width="0")
-        self._open = Button("Open", "Open it in a browser of the kernel's machine", lambda: owner.show(self._data))
-        self._log = Button("Log", "Show what it says", lambda: owner.show_log(self._data))
-        self._stop = Button("Stop", "End it, with all that runs in it", lambda: owner.end(self._data), asks=True)
+        self._open = Button("Open", "Open the session in a browser on the computer of the kernel", lambda: owner.show(self._data))
+        self._log = Button("Log", "Show the log of the session", lambda: owner.show_log(self._data))
+        self._stop = Button("Stop", "Stop the session and its kernels", lambda: owner.end(self._data), asks=True)
         buttons = [self._open, self._log, self._stop]
         self.box = ipywidgets.HBox([self._notice, *buttons], layout=ipywidgets.Layout(width="100%"))
 
@@ -194,7 +194,7 @@ def _as_html(data: api.Job) -> str:
     if is_session_open(data) and (path := session_path(session)):
         name = escape(str(data.get("label")))
         link = f'<a href="{escape(path)}" target="_blank" rel="noopener noreferrer" style="{_LINK}">Open {name}</a>'
-        lines.append(f"{link} {calm('in a tab of its own, through this Jupyter server')}")
+        lines.append(f"{link} {calm('in a new tab, through this Jupyter server')}")
     elif session_state(data):
         lines.append(calm(reached))
     if is_finished(data) or not is_session_open(data):

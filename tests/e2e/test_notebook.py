@@ -41,6 +41,12 @@ def _launch_and_open(page: Page, screenshot: Callable[[Page, str], None]) -> Non
     expect(session).to_have_attribute("data-session", "ended")
 
 
+HAS_ROOM = """row => {
+    const { left } = row.querySelector(".jp-Slurm-action").getBoundingClientRect();
+    return [...row.querySelectorAll(".jp-Slurm-cell")].every(cell => cell.getBoundingClientRect().right <= left + 1);
+}"""
+
+
 @pytest.mark.timeout(600)
 def test_notebook_7(
     new_page: Callable[[], Page], start_jupyter: Callable[..., Any], screenshot: Callable[[Page, str], None]
@@ -56,7 +62,9 @@ def test_notebook_7(
     menu = page.locator(".lm-MenuBar-item", has_text="Slurm")
     menu.click()
     page.locator(".lm-Menu-item[data-command='jupyter-slurm:open']").click()
-    expect(page.locator("#jupyter-slurm-panel")).to_contain_text("training")
+    panel = page.locator("#jupyter-slurm-panel")
+    expect(panel).to_contain_text("training")
+    assert panel.locator(".jp-Slurm-body [role=row]").first.evaluate(HAS_ROOM), "Cancel lies over no other cell"
     screenshot(page, "notebook-jobs")
     menu.click()
     page.locator(".lm-Menu-item", has_text="New GPU Notebook").click()

@@ -114,7 +114,7 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     assert "of 10:00" in row()
     job = f"Job {re.findall(r'>([0-9]+)<', row())[0]} ({HOSTILE})"
     cancel = front.find(root, tooltip=f"Cancel {job}")
-    front.click(front.find(root, tooltip=f"Show what {job} prints"))
+    front.click(front.find(root, tooltip=f"Show the log of {job}"))
     wait_for(lambda: "jupyter-slurm-job" in front.html(root) and front.html(root).count("&lt;img") >= 4, "its log")
     front.click(cancel)
     wait_for(lambda: front.models[cancel]["description"] == "Really cancel?", "it asks")

@@ -206,7 +206,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
     if not submitting and not data.get("known", True) and not is_finished(data):
         since = data.get("unknown_since")
         when = " since " + clock_text(since, time.time(), has_seconds=True) if since else ""
-        said.append(f"Slurm has not answered{when}; this is the last that was known.")
+        said.append(f"Slurm has not answered{when}. The last known state is shown.")
     said += [*held_notes(data), *session_notes(data), *stage_notes(data)]
     said.append(str(data.get("environment_offer") or ""))
     if trouble and not is_finished(data):
