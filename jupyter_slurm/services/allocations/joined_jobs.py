@@ -24,6 +24,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, TransportError, UsageError
+from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile, JoinedRecord, LeaseRecord, OutputsRecord
 from jupyter_slurm.services.jobs.array_parts import task_index
@@ -103,6 +104,7 @@ class JoinedJobs:
         task = _task(reference, host)
         assert host.id is not None  # `_task` refuses steps and jobs without an ID
         job = JobId(host.id.job, task)
+        await check_not_suspended(self._tracker, job, "nothing can start in it")
         async with self._locks.setdefault(str(job), asyncio.Lock()):
             known = self._open_one(job) or self._tracker.find(requested["key"])
             if known is not None:
@@ -149,7 +151,8 @@ class JoinedJobs:
         UsageError, JobError
             The job cannot be joined.
         """
-        records = await self._client.describe(job)
+        ask = self._client.describe if self._client.singles.is_ready() else self._client.find_jobs
+        records = await ask(job)
         if any(record.id.het is not None for record in records):
             raise UsageError(
                 f"Job {job} is heterogeneous. A step can join only a job with one component.",

@@ -2,8 +2,7 @@
 
 An allocation is a batch job that holds its nodes (``runner/allocation/hold.py``). It outlives the agent, the connection
 and the user's machine. It starts steps from inside, with the environment that Slurm has set. A step has a job directory
-of its own, made like that of a job. A directory ``steps/KEY`` in the allocation's directory requests the step. None of
-this sends a request to the controller.
+of its own, made like that of a job. A directory ``steps/KEY`` in the allocation's directory, not Slurm, requests the step.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, Us
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
+from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
@@ -102,8 +102,7 @@ class Steps:
                 f"Job {allocation.id} is not an allocation, so no step can be started in it.",
                 hint="Request an allocation with %salloc.",
             )
-        lock = self._locks.setdefault(requested["key"], asyncio.Lock())
-        async with lock:
+        async with self._locks.setdefault(requested["key"], asyncio.Lock()):
             known = self._tracker.find(requested["key"]) or await self._shelf.get(requested["key"])
             if known is not None:
                 return job_dict(known)
@@ -112,6 +111,7 @@ class Steps:
                     f"Allocation {allocation.id} has ended ({allocation.state.name}).",
                     hint="Request a new allocation with %salloc.",
                 )
+            await check_not_suspended(self._tracker, allocation.id, "no step can start in it")
             return await self._start(allocation, requested)
 
     async def _start(self, allocation: TrackedJob, requested: api.Step) -> api.Job:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import ACTION_COSTS, ACTION_RESULTS, act_argv, refusals
 from jupyter_slurm.domain.slurm_values import parse_time_limit
+from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobError, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services.allocations.joined_jobs import JoinedJobs
 from jupyter_slurm.services.allocations.leases import Leases
@@ -36,6 +37,7 @@ __all__ = ["JobActions"]
 _FIRST_JOBS, _MIN_JOBS, _MAX_JOBS = 100, 25, 500
 _FAST_S, _SLOW_S = 1.0, 3.0
 _JOBS_PER_TOKEN = 50  # the user has confirmed these actions: the rate limit is against loops, and counts commands
+_STATES = {"suspend": "SUSPENDED", "resume": "RUNNING", "requeue": "PENDING", "requeuehold": "PENDING"}
 _QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
 _UNKNOWN_STATE_HINT = "The state of the job may have changed. Refresh the list, then try again."
 _TIME_LIMIT_HINT = (
@@ -267,6 +269,15 @@ class JobActions:
                 self._note_cancelled(case.targets[target], case.task)
             elif act in ("release", "requeue", "requeuehold"):
                 self._checks.note_submission(case.targets[target])
+            if target not in said:
+                self._note_state(act, case)
+
+    def _note_state(self, act: str, case: _JobAction) -> None:
+        """Record the state after an action that Slurm has accepted, in case that no query is available for it."""
+        name, entry = _STATES.get(act), case.entry
+        is_one = case.task is None and not entry.is_array and not entry.is_finished
+        if name and is_one and entry.set_state(JobState(name), self._tracker.clock()):
+            self._tracker.publish(entry)
 
     def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
         self._leases.note(entry, None)
@@ -275,18 +286,19 @@ class JobActions:
             self._tracker.publish(entry)
 
     async def _refresh_states(self, cases: Sequence[_JobAction]) -> None:
-        """Learn the new states: ask Slurm about a few jobs; for more, the next poll shows them."""
-        singles = self._client.singles
-        was_over = any(case.entry.is_finished for case in cases)  # the poller does not watch finished jobs
+        """Learn the new states: ask Slurm about a few jobs, else query the queue; without both, the next poll shows them.
+
+        The poller does not watch finished jobs: for those, the queue is queried in any case.
+        """
+        was_over = any(case.entry.is_finished for case in cases)
         self._poller.wake()
         with contextlib.suppress(SlurmError):
-            if was_over or (len(cases) > _MAX_CHECKED_JOBS and singles.is_ready(_MAX_CHECKED_JOBS)):
-                singles.reserve(_MAX_CHECKED_JOBS)
+            if not was_over and self._client.singles.is_ready(len(cases)) and len(cases) <= _MAX_CHECKED_JOBS:
+                for case in cases:
+                    if case.entry.id is not None:
+                        await self._tracker.update_from_slurm(case.entry, await self._client.describe(case.entry.id))
+            elif not await self._poller.poll_early() and was_over:
                 await self._poller.wait_fresh(0.0)
-                return
-            for case in cases if len(cases) <= _MAX_CHECKED_JOBS else ():
-                if case.entry.id is not None and singles.is_ready():
-                    await self._tracker.update_from_slurm(case.entry, await self._client.describe(case.entry.id))
 
     def _answer(self, reference: str, error: SlurmError | None, entry: TrackedJob | None) -> api.ActOnJobsResponseItem:
         return {

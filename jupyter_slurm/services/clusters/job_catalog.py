@@ -203,6 +203,8 @@ class JobCatalog:
             raise JobNotFound(
                 f"There is no job {printable(reference)}.", hint="List your jobs with `jupyter_slurm.jobs()`."
             ) from None
+        if not self._client.named.is_ready() and await self._poller.poll_early() and self._tracker.find(reference):
+            return await self.find(reference, is_shown=is_shown)  # one query of the queue for many named jobs
         records = await self._client.find_jobs(job) or await self._remembered(job)
         mine = [record for record in records if not record.user or record.user == self._user]
         if not mine:
@@ -240,6 +242,10 @@ class JobCatalog:
         if entry.is_finished and entry.id.job not in self._tracker.in_queue:
             return
         with contextlib.suppress(SlurmError):
+            if not self._client.named.is_ready():
+                await self._queue.learn_files()  # one query for all such jobs, instead of a wait for each
+                if entry.latest is not None and entry.latest.work_dir is not None:
+                    return
             records = await self._client.find_jobs(entry.id)
             entry.slurm.described = True
             if records and entry.is_described_by(records):

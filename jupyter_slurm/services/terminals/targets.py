@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import JobError, JobNotFound, ParseError, UsageError
+from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.jobdir.job_directory import is_key
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -69,7 +70,7 @@ async def find_target(cluster: ClusterJobs, reference: str) -> Target:
     UsageError
         Several jobs have the name, or the job is an array.
     JobError
-        The job is not running.
+        The job is not running, or suspended.
     """
     if is_key(reference) or _NUMBER.fullmatch(reference):
         entry = await cluster.jobs.find_task(reference)
@@ -88,6 +89,7 @@ async def find_target(cluster: ClusterJobs, reference: str) -> Target:
             f"Job {allocation.id} is an array. A terminal is inside one of its tasks.",
             hint=f"Name a task: {allocation.id}_INDEX.",
         )
+    await check_not_suspended(cluster.tracker, allocation.id, "no terminal can start in it")
     number = (allocation.latest.raw_id if allocation.latest else None) or allocation.id
     step, node = ["srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1"], _first_node(entry)
     if node and entry is not allocation:

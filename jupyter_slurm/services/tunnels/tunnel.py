@@ -24,6 +24,7 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
+from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.elapsed_time import elapsed
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -274,6 +275,7 @@ class Tunnel:
             # The job has just started: its output, or its runner, was faster than the next query of the queue.
             with contextlib.suppress(SlurmError):
                 await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
+        await check_not_suspended(cluster.tracker, entry.id, "no program in it answers")
         goal, is_running = route_target(entry), entry.state.is_running and not entry.is_finished
         if goal is None:
             why = "Slurm has not reported its node yet" if is_running else f"it is not running ({entry.state.name})"

@@ -141,6 +141,25 @@ def test_a_job_that_cannot_be_joined_is_refused_before_anything_starts(
 
 
 @_here
+def test_nothing_starts_in_a_suspended_job_and_it_continues_when_resumed(
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster
+) -> None:
+    job = by_hand("--nodes=1", "--mem=400M")
+    kernel.ok(f"%srun on={job} as=step wait true")
+    kernel.ok(f"job = __import__('jupyter_slurm').job('{job}')")
+    assert kernel.value("job.suspend().state, job.refresh().state") == "SUSPENDED SUSPENDED"
+    why = f"Job {job} is suspended, so "
+    for cell in (f"%srun on={job} true", f"%%remote on={job}\n1", f"%slurm launch on={job}", "job.tunnel(9999)"):
+        assert why in kernel.run(cell).traceback, cell
+    shell = "from jupyter_slurm.client.clusters.cluster import current\nhere = current()\n"
+    opens = f"here.client.post(here.path('terminals'), json={{'job': '{job}', 'rows': 24, 'columns': 80}})"
+    assert why in kernel.run(shell + opens).traceback
+    cluster.run("scontrol", "resume", job)  # not by jupyter_slurm: Slurm is asked before the refusal
+    kernel.ok(f"%srun on={job} as=late wait true")
+    assert kernel.value("job.refresh().state") == "RUNNING"
+
+
+@_here
 def test_the_output_of_a_step_of_a_terminal_and_the_manual_are_shown(
     kernel: Any, cluster: EmbeddedCluster, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
