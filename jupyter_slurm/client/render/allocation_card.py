@@ -58,6 +58,8 @@ def held_notes(data: api.Job) -> list[str]:
     """Return notes: the estimated start, a near end, and the event that ends the allocation automatically."""
     if is_released(data) and data.get("released") == "forgotten":
         return ["Its kernel was killed and did not start again, so it was released."]
+    if is_released(data) and data.get("joined"):
+        return ["The job continues. Only what jupyter_slurm started in it ends."]
     if data.get("finished") or is_released(data):
         return []
     said, left = [text for text in [start_note(data)] if text], remaining_time(data)
@@ -65,7 +67,10 @@ def held_notes(data: api.Job) -> list[str]:
         return said
     if left is not None and is_near_limit(left, data["time_limit"] or 0):
         said.append(f"Warning: it ends in {format_duration(left)}, with all that runs in it.")
-    if lease := data.get("lease"):
+    if (lease := data.get("lease")) and data.get("joined"):
+        after = f"after {duration_words(lease)} without a step or kernel"
+        said.append(f"Used by %srun, %%srun and %%remote with on=. It is released {after}. The job continues.")
+    elif lease:
         ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration_words(lease)
         said.append(f"Used by %srun, %%srun and %%remote. {ends}after {unused} without a step or kernel.")
     return said

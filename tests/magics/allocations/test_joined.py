@@ -53,7 +53,9 @@ def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
     assert f"Allocation {job}" in ran.stdout
     assert kernel.value("step.stdout.strip()") == f"job {job} gpus 0"
     assert re.fullmatch(rf"{job}\.\d+", kernel.value("step.id"))
-    kernel.ok(f"x = 20\n%salloc on={job} as=mine")
+    joined = kernel.text(kernel.ok(f"x = 20\n%salloc on={job} as=mine").display)
+    assert "It is released after" in joined, joined
+    assert "The job continues." in joined, joined
     kernel.ok(f"%%remote on={job} in=x\nimport os\nkept = x + 1, os.environ['SLURM_JOB_ID']")
     kernel.ok("%%remote on=mine out=kept\nkept = kept")
     assert kernel.value("kept") == str((21, job))
@@ -70,6 +72,7 @@ def test_steps_and_cells_run_in_a_job_of_a_terminal_and_leave_it_running(
 
     shown = kernel.ok(f"%salloc release on={job}").display
     wait_for(lambda: "released" in kernel.text(shown), "its end, drawn")
+    assert "The job continues." in kernel.text(shown)
     wait_for(lambda: kernel.value("mine.is_finished") == "True", "the end of the step that holds it")
     assert state(cluster, job) == "RUNNING", "only the step of ours has ended"
     wait_for(lambda: "python" not in cluster.run("squeue", "--steps", "--noheader", "--format=%i %j").stdout, "no step")
