@@ -56,7 +56,7 @@ def find_address(document: Document, path: str) -> ApiPath | None:
         values = _match(template.split("/"), parts)
         if not all(operation.is_passed_on for operation in operations.values()):
             continue
-        if values is not None and all(operation.read_path(values) is not None for operation in operations.values()):
+        if values is not None and all(operation.find_invalid(values) is None for operation in operations.values()):
             spelt = template.format_map({name: quote(value, safe="") for name, value in values.items()})
             return ApiPath(spelt, operations)
     return None

@@ -188,6 +188,32 @@ def test_a_bad_submission_is_refused_where_it_is_bad(http: httpx.Client, change:
     assert core.calls == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said", "hint"),
+    [
+        ("/acts", {"act": "limit", "jobs": ["1"], "time_limit": "banana"}, "'banana' is not a valid time limit.", "4:00"),
+        ("/acts", {"act": "hold", "jobs": ["1", "-x"]}, "'-x' is not a valid job.", "12_3"),
+        ("/jobs/1/cancel", {"signal": "usr one"}, "'usr one' is not a valid signal.", "USR1"),
+        ("/transfers", {"kind": "put", "sources": ["/a"], "dest": "b", "to_cluster": "-"}, "'-' is not a valid", "profile"),
+        ("/terminals", {"job": "-", "columns": 80, "rows": 24}, "'-' is not a valid job.", "12_3"),
+    ],
+)
+def test_a_wrong_value_of_a_command_is_named_in_words(
+    http: httpx.Client, path: str, body: Any, said: str, hint: str
+) -> None:
+    document = _problem(http.post(JOBS.removesuffix("/jobs") + path, json=body), 400)
+    assert document["detail"].startswith(said)
+    assert hint in document["hint"]
+    assert "openapi" not in document["hint"]
+
+
+def test_a_name_that_nothing_can_have_is_repeated_in_words(http: httpx.Client) -> None:
+    document = _problem(http.post(JOBS.removesuffix("/jobs") + "/transfers/999/stop"), 404)
+    assert document["detail"] == "There is no transfer '999'."
+    assert document["hint"] == "`%slurm transfers` lists the transfers."
+    assert _problem(http.get(f"{JOBS}/a%20b"), 404)["detail"] == "There is no job 'a b'."
+
+
 def test_too_large_a_body_is_refused(http: httpx.Client, core: Any) -> None:
     headers = {"Content-Type": "application/json"}
     _problem(http.post(JOBS, content=b" " * (MAX_BODY_BYTES + 1), headers=headers), 413)

@@ -58,11 +58,11 @@ _TITLES = {
 
 
 class HttpError(Exception):
-    """A request that cannot be answered, with its HTTP status."""
+    """A request that cannot be answered, with its HTTP status, and words for the user instead of the usual ones."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, message: str = "", hint: str = "") -> None:
         super().__init__(f"HTTP {status}")
-        self.status = status
+        self.status, self.message, self.hint = status, message, hint
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def problem(error: BaseException) -> tuple[int, ProblemDocument]:
             "type": f"urn:jupyter-slurm:error:{code}",
             "title": detail,
             "status": error.status,
-            "detail": detail,
-            "hint": "GET /v1/openapi.yaml describes what is accepted.",
+            "detail": error.message or detail,
+            "hint": error.hint or "GET /v1/openapi.yaml describes what is accepted.",
             "details": {},
         }
     if not isinstance(error, SlurmError):
@@ -250,9 +250,11 @@ class Exchange:
         if len(self._body) > MAX_BODY_BYTES:
             raise HttpError(413)
         operation = self._operation
-        values = operation.read_path(self._values)
-        if values is None:
-            raise HttpError(404)
+        values = self._values
+        if (name := operation.find_invalid(values)) is not None:
+            from jupyter_slurm.agent.api.value_words import missing_words  # rarely used
+
+            raise HttpError(404, *missing_words(name, values[name]))
         query = _read_query(self._query) if self._query else {}
         body = operation.read_body(bytes(self._body)) if operation.body_schema is not None else None
         answer = self._application.answers[operation.operation_id](

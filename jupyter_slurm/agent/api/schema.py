@@ -64,14 +64,14 @@ class Operation:
         """Generate the validator of the body, before the first request waits for it."""
         self._body_validator  # noqa: B018 - computed once
 
-    def read_path(self, values: Mapping[str, str]) -> dict[str, str] | None:
-        """Return the values in the path, or None if a value is not a valid name."""
+    def find_invalid(self, values: Mapping[str, str]) -> str | None:
+        """Return the parameter of the path whose value is not a valid name; None: all are valid."""
         for name, value in values.items():
             try:
                 self._parameter_validators["path", name](value)
             except fastjsonschema.JsonSchemaValueException:
-                return None
-        return dict(values)
+                return name
+        return None
 
     def read_query(self, query: Mapping[str, Sequence[str]]) -> QueryValues:
         """Return the query parameters with their types and defaults; unknown parameters are ignored.
@@ -243,8 +243,14 @@ def _check(validator: Validator, value: Any, subject: str) -> None:
     try:
         validator(value)
     except fastjsonschema.JsonSchemaValueException as error:
+        from jupyter_slurm.agent.api.value_words import value_words  # rarely used
+
+        where = [str(part) for part in error.path[1:]]
+        fields = [part for part in where if not part.isdigit()] or [subject]
+        rule = (error.value, error.rule, error.rule_definition, error.definition)
+        message, hint = value_words(fields[-1], *rule) if fields[0] != "context" else ("", "")
         raise UsageError(
-            f"{subject}: {error.message[:500]}",
-            hint="See GET /v1/openapi.yaml for the valid requests.",
-            where=[str(part) for part in error.path[1:]],
+            message or f"{subject}: {error.message[:500]}",
+            hint=hint or "See GET /v1/openapi.yaml for the valid requests.",
+            where=where,
         ) from None
