@@ -33,7 +33,9 @@ class ClusterView(WidgetPanel):
         self._resources = request_resources(cluster)
         self._refreshed_at = time.monotonic()
         self._free, self._tables = html(width="100%"), html(width="100%")
-        self._refresh_button = Button("Refresh", "Query Slurm now", lambda: self.work(lambda: self._refresh(newer=True)))
+        self._refresh_button = Button(
+            "Refresh", "Query Slurm now", lambda: self.work(lambda: self._refresh(newer=True))
+        )
         super().__init__([self._free, self._refresh_button, self._tables])
         self.add_class("jupyter-slurm-cluster")
 

@@ -137,8 +137,12 @@ class _Row:
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})
         self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
-        self._log = Button("Log", "Show the log of the job", lambda: owner.show_log(self._data), width=f"{_LOG_WIDTH}em")
-        self._hold_button = Button("Hold", "Keep the job from starting", self._hold_or_release, width=f"{_HOLD_WIDTH}em")
+        self._log = Button(
+            "Log", "Show the log of the job", lambda: owner.show_log(self._data), width=f"{_LOG_WIDTH}em"
+        )
+        self._hold_button = Button(
+            "Hold", "Keep the job from starting", self._hold_or_release, width=f"{_HOLD_WIDTH}em"
+        )
         self._cancel = Button(
             "Cancel", "Cancel this job", lambda: owner.act("cancel", self._data), asks=True, width=f"{_CANCEL_WIDTH}em"
         )

@@ -168,7 +168,9 @@ class _Row:
     def __init__(self, owner: SessionLauncher) -> None:
         self._data = cast("api.Job", {})
         self._notice = html(flex="1 1 auto", min_width="0")
-        self._open = Button("Open", "Open the session in a browser on the computer of the kernel", lambda: owner.show(self._data))
+        self._open = Button(
+            "Open", "Open the session in a browser on the computer of the kernel", lambda: owner.show(self._data)
+        )
         self._log = Button("Log", "Show the log of the session", lambda: owner.show_log(self._data))
         self._stop = Button("Stop", "Stop the session and its kernels", lambda: owner.end(self._data), asks=True)
         buttons = [self._open, self._log, self._stop]

@@ -191,10 +191,20 @@ def test_a_bad_submission_is_refused_where_it_is_bad(http: httpx.Client, change:
 @pytest.mark.parametrize(
     ("path", "body", "said", "hint"),
     [
-        ("/acts", {"act": "limit", "jobs": ["1"], "time_limit": "banana"}, "'banana' is not a valid time limit.", "4:00"),
+        (
+            "/acts",
+            {"act": "limit", "jobs": ["1"], "time_limit": "banana"},
+            "'banana' is not a valid time limit.",
+            "4:00",
+        ),
         ("/acts", {"act": "hold", "jobs": ["1", "-x"]}, "'-x' is not a valid job.", "12_3"),
         ("/jobs/1/cancel", {"signal": "usr one"}, "'usr one' is not a valid signal.", "USR1"),
-        ("/transfers", {"kind": "put", "sources": ["/a"], "dest": "b", "to_cluster": "-"}, "'-' is not a valid", "profile"),
+        (
+            "/transfers",
+            {"kind": "put", "sources": ["/a"], "dest": "b", "to_cluster": "-"},
+            "'-' is not a valid",
+            "profile",
+        ),
         ("/terminals", {"job": "-", "columns": 80, "rows": 24}, "'-' is not a valid job.", "12_3"),
     ],
 )

@@ -67,7 +67,9 @@ def value_words(field: str, value: Any, rule: str, definition: Any, schema: Mapp
         name, allowed = _VERSION
     if rule in ("minimum", "maximum"):
         low, high = schema.get("minimum"), schema.get("maximum")
-        allowed = f"a number from {low} to {high}" if None not in (low, high) else f"a number, at the {rule} {definition}"
+        allowed = (
+            f"a number from {low} to {high}" if None not in (low, high) else f"a number, at the {rule} {definition}"
+        )
     elif rule == "enum" and isinstance(definition, Sequence):
         allowed = f"one of {', '.join(str(one) for one in definition if one is not None)}"
     elif rule == "maxLength":
