@@ -11,6 +11,7 @@ WALK = Walk(
     files={
         "example.py": "print('example')\n",
         "project/main.py": "print('staged')\n",
+        "Singularity": "Bootstrap: docker\nFrom: nvcr.io/nvidia/tensorflow:20.10-tf2-py3\n\n%post\n    mkdir -p /opt/keras\n",
         "jobscript.sh": "#!/bin/sh\n#SBATCH -t 5 --mem=1G\nsrun echo hello from $SLURMD_NODENAME\n",
     },
     remote={"/user/student.aau.dk/$USER/results/loss.txt": "1\n", "/user/student.aau.dk/$USER/mnist-data/one": "1\n"},
@@ -23,16 +24,13 @@ WALK = Walk(
     },
     parsed=(
         "`srun singularity pull docker://godlovedc",
-        "`srun singularity pull docker://nvcr.io",
         "`srun singularity run lolcow_latest.sif`",
-        "`srun --pty --gres=gpu:1 singularity shell",
-        "`srun singularity build --fakeroot",
-        "`singularity shell --nv",
     ),
+    after=("jupyter slurm stop shell", "jupyter slurm stop keras"),
     steps=(
         Step("jupyter slurm shell aau-aicloud", r"^at ai-pilot$", "echo at $(hostname)"),
-        Step("jupyter slurm put example.py aau-aicloud:", ""),
-        Step("jupyter slurm get aau-aicloud:results .", ""),
+        Step("jupyter slurm put example.py aau-aicloud:", "", makes="/user/student.aau.dk/$USER/example.py"),
+        Step("jupyter slurm get aau-aicloud:results .", "", makes="results/loss.txt"),
         Step("%salloc --time=20:00 --mem=8G as=node", ""),
         Step(
             "jupyter slurm shell 12 --cluster aau-aicloud",
@@ -94,6 +92,22 @@ WALK = Walk(
         ),
         Step(
             "%%sbatch --gres=gpu:1 --mem=64G as=job", r"^65536$", "#!/bin/sh\necho $SLURM_MEM_PER_NODE\n", "--time 5:00"
+        ),
+        Step("%slurm image pull nvcr.io/nvidia/tensorflow:20.10-tf2-py3 --mem=64G", r"tensorflow:20.10", more="wait"),
+        Step(
+            "%slurm image build lab/tensorflow_keras:1 Singularity --mem=64G --time 1:00:00",
+            r"env=docker://lab/tensorflow_keras:1 runs in it",
+            more="wait",
+        ),
+        Step(
+            "jupyter slurm launch aau-aicloud --gres=gpu:1 --mem=64G env=tensorflow",
+            r"http://\S+:\d+/",
+            more="noopen name=shell --time 10:00",
+        ),
+        Step(
+            f"jupyter slurm launch aau-aicloud --gres=gpu:1 --mem=64G env={_KERAS}",
+            r"http://\S+:\d+/",
+            more="noopen name=keras --time 10:00",
         ),
     ),
 )

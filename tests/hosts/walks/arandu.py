@@ -17,7 +17,7 @@ WALK = Walk(
         "Dockerfile": 'FROM nvcr.io/nvidia/pytorch:22.11-py3\nENTRYPOINT ["echo", "Hello world"]\n',
     },
     outside={"the VPN": "belongs to your computer"},
-    after=("jupyter slurm stop training", "%salloc release on=gpu", "%salloc release on=dgx"),
+    after=("jupyter slurm stop training",),
     steps=(
         Step("jupyter slurm shell arandu", r"^at c4aiscm1$", "echo at $(hostname)"),
         Step("jupyter slurm code arandu -p devwork --gres=gpu:1 /home/ana/PROJECT", r"arandu-code"),

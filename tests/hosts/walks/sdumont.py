@@ -94,6 +94,5 @@ WALK = Walk(
         Step("%sacct -S 2026-06-01 -E 2026-10-13 -X -A PROJECT", r"JobID"),
         Step("jupyter slurm usage PROJECT --start 2026-06-01 --jobs --cluster sdumont", r"nvidia_"),
     ),
-    after=("%salloc release on=deep",),
     last=(Step("%slurm disconnect sdumont", ""),),
 )

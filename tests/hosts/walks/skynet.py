@@ -22,11 +22,13 @@ WALK = Walk(
     },
     remote={
         f"{_LAB}/project/main.py": "import os\nprint('ran on', os.environ['SLURMD_NODENAME'])\n",
-        f"{_LAB}/envs/torch/bin/activate": "export VIRTUAL_ENV=$HOME\n",
         "/nethome/$USER/project/runs/loss.txt": "1\n",
     },
-    after=("%salloc release on=gpu",),
-    parsed=("`source ~/.bashrc`", "`sbash -g a40", "`sbash -p overcap", "`sbash -g rtx", "a server on a port"),
+    before=(
+        "python3 -m venv --without-pip /srv/hoffman-lab/flash9/ana/envs/torch",
+        "setsid --fork bash -c 'exec -a vscode-server sleep 120' >/dev/null 2>&1",
+    ),
+    after=("jupyter slurm stop board",),
     steps=(
         Step("jupyter slurm shell skynet", r"^at sky1$", "echo at $(hostname)"),
         Step("jupyter slurm code skynet --gpus a40:1 --cpus-per-task 15 -p debug", r"skynet-code"),
@@ -34,10 +36,13 @@ WALK = Walk(
         Step("%slurm sh ln -s /srv/hoffman-lab/flash9/ana ~/flash", ""),
         Step("%slurm room", r"/nethome"),
         Step("%slurm ls /srv", r"hoffman-lab"),
-        Step("%slurm sh ps x -o pid,cmd | grep vscode-server", r"grep vscode-server"),
-        Step("jupyter slurm put project skynet:", ""),
-        Step("jupyter slurm get skynet:project/runs .", ""),
+        Step("%slurm sh ps x -o pid,cmd | grep vscode-server", r"^ *\d+ vscode-server 120$"),
+        Step("jupyter slurm put project skynet:", "", makes="/nethome/$USER/project/main.py"),
+        Step("jupyter slurm get skynet:project/runs .", "", makes="runs/loss.txt"),
         Step('%sinfo -o "%f %N"', r"^rtx_6000 +gerty"),
+        Step("%salloc -p debug --gpus a40:1 -c 15 as=gpu", r"RUNNING", more="--time 10:00"),
+        Step("%salloc -p overcap -A overcap --gpus 1 -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
+        Step("%salloc --gpus rtx_6000:1 -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%salloc --gres gpu:1 -p debug -J test -c 6 as=gpu", "", more="--time 10:00"),
         Step("%%remote on=gpu", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
         Step("%srun on=gpu python main.py", r"^ran on (vicki|clippy|gerty)$"),
@@ -48,6 +53,17 @@ WALK = Walk(
         Step("%slurm who by=account", r"cvmlp-lab"),
         Step("jupyter slurm resources --cluster skynet", r"a40"),
         Step("%sbatch job.sh", r"^on \w+$"),
+        Step(
+            "jupyter slurm launch skynet -p debug --gpus 1 name=board -- tensorboard --logdir runs --port {port}",
+            r"http://\S+:\d+/",
+        ),
+        Step(
+            "%%sbatch -p short --gpus 1 --chdir=/srv/hoffman-lab/flash9/ana/project "
+            "env=/srv/hoffman-lab/flash9/ana/envs/torch",
+            r"^in /srv/\S+/project with /srv/\S+/envs/torch$",
+            "#!/bin/sh\necho in $PWD with $VIRTUAL_ENV\n",
+            "--time 5:00",
+        ),
         Step(
             '%%sbatch -p hoffman-lab -A hoffman-lab --qos=short --exclude=clippy --gpus-per-node="rtx_6000:1" '
             "--cpus-per-task=7 --mem-per-gpu=40G as=train",

@@ -16,7 +16,6 @@ WALK = Walk(
             "work_dir": "~/docker_repo",
         }
     },
-    after=("%salloc release on=node",),
     parsed=("`conda list -e`",),
     steps=(
         Step("jupyter slurm shell unipi", r"^at hpc2019$", "echo at $(hostname)"),
@@ -44,16 +43,6 @@ WALK = Walk(
         Step("%srun on=12 top -b -n 1", r"^top - "),
         Step("jupyter slurm report 12 --cluster unipi", r"[Mm]emory"),
         Step("%squeue", r"JOBID"),
-        Step(
-            "%%sbatch --nodes=3 --ntasks-per-node=1 --cpus-per-task=5 env=docker://antonio/ray:1 launcher=ray as=main",
-            r"^14 with an address and a password$",
-            "import os\nimport ray\n\n"
-            "ray.init(address=os.environ['ip_head'], log_to_driver=False)\n"
-            "square = ray.remote(lambda number: number**2)\n"
-            "total = sum(ray.get([square.remote(number) for number in range(4)]))\n"
-            "print(total, 'with an address and', 'a password' if os.environ['redis_password'] else 'none')\n",
-            "--time 10:00",
-        ),
         Step("%%sbatch --nodes=1 env=base wait", r"^\d+ CPUs$", "#!/bin/sh\necho $(nproc) CPUs\n", "--time 5:00"),
     ),
 )

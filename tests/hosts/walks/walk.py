@@ -7,7 +7,9 @@ import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssh_hosts.terminal import converse
@@ -17,7 +19,7 @@ from jupyter_slurm.sites.toml_writer import toml_text
 if TYPE_CHECKING:
     from replicas import Replica
 
-__all__ = ["Step", "Walk", "run_walk"]
+__all__ = ["Step", "Walk", "replace_words", "run_walk"]
 
 _NUMBER = re.compile(r"(?<!-c )(?<![\d.:=/-])12(?![\d.:])|(?<=on=)12\b")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -38,6 +40,8 @@ class Step:
         Options at the end of the line, which keep the job short.
     value : str
         Expression for what a job shows, with ``{}`` for its variable.
+    makes : str
+        Path that exists afterwards: in the laptop's folder, or on the cluster if it begins with ``/``.
     """
 
     command: str
@@ -45,6 +49,7 @@ class Step:
     body: str = ""
     more: str = ""
     value: str = "{}.stdout"
+    makes: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Walk:
     environments : dict
         Tables ``[env.NAME]`` of the user's profile.
     after : sequence of str
-        What ends sessions and allocations that no line of the guide ends.
+        Commands that end sessions.
     parsed : sequence of str
         Beginnings of the guide's lines whose commands are parsed only here: they need a package index, or an
         image that the replica lacks, or repeat a session of another line.
@@ -101,12 +106,20 @@ def run_walk(walk: Walk, replica: Replica) -> list[str]:
     return _Walker(walk, replica).run()
 
 
+def replace_words(text: str, words: Mapping[str, str]) -> str:
+    """Return a command of the page as the user of the replica writes it."""
+    for word, instead in words.items():
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", instead, text)
+    return text
+
+
 class _Walker:
     def __init__(self, walk: Walk, replica: Replica) -> None:
         self._walk, self._replica, self._laptop = walk, replica, replica.laptop
         self._jobs: list[tuple[Step, str]] = []
         self._faults: list[str] = []
         self._number, self._submitted = "", 0
+        self._held = set[str]()
 
     def run(self) -> list[str]:
         self._write_files()
@@ -115,20 +128,23 @@ class _Walker:
             profile = tomllib.loads(before)
             environments = {**profile.get("env", {}), **self._walk.environments}
             self._use_profile(toml_text({**profile, "env": environments}))
-        for line in self._walk.before:
-            self._take(Step(f"%slurm sh {line}", ""))
-        if self._walk.allocation:
-            self._take(Step(self._walk.allocation, ""))
-        for step in self._walk.steps:
+        try:
+            self._take_all()
+        finally:
+            if self._walk.last or self._walk.environments:
+                self._use_profile(before)
+        return self._faults
+
+    def _take_all(self) -> None:
+        opened = [Step(self._walk.allocation, "")] if self._walk.allocation else []
+        prepared = [Step(f"%slurm sh {line}", "") for line in self._walk.before]
+        for step in (*prepared, *opened, *self._walk.steps):
             self._take(step)
         self._see_jobs()
-        for line in self._walk.after:
+        for line in (*self._walk.after, *(f"%salloc release on={name}" for name in sorted(self._held))):
             self._take(Step(line, ""))
         for step in self._walk.last:
             self._take(step)
-        if self._walk.last or self._walk.environments:
-            self._use_profile(before)
-        return self._faults
 
     def _use_profile(self, text: str) -> None:
         self._laptop.profile.write_text(text)
@@ -137,12 +153,12 @@ class _Walker:
 
     def _write_files(self) -> None:
         for name, text in self._walk.files.items():
-            path = self._laptop.home / "work" / name
+            path = self._place(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         owner = self._replica.home.stat()
         for name, text in self._walk.remote.items():
-            path = self._replica.on_disk(name.replace("$USER", self._replica.user))
+            path = self._place(name)
             made = [each for each in (path, *path.parents) if not each.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -150,8 +166,7 @@ class _Walker:
                 os.chown(each, owner.st_uid, owner.st_gid)
 
     def _typed(self, text: str) -> str:
-        for word, instead in {**self._walk.words, "ana": self._replica.user}.items():
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", instead, text)
+        text = replace_words(text, {**self._walk.words, "ana": self._replica.user})
         return _NUMBER.sub(lambda _: self._running(), text)
 
     def _running(self) -> str:
@@ -165,16 +180,25 @@ class _Walker:
                 self._expect(step, *self._at_terminal(command.split(" ", 2)[2], step.body))
             except AssertionError as error:
                 self._faults.append(f"{step.command}: {error}")
-            return
-        if command.startswith(("%%sbatch", "%sbatch")):
+        elif command.startswith(("%%sbatch", "%sbatch")):
             self._submit(step, command)
-            return
+        else:
+            self._run_magic(step, command)
+
+    def _run_magic(self, step: Step, command: str) -> None:
         if command.startswith("%slurm image "):
             self._see_jobs()
         if command.startswith("%srun "):
             command = command.replace("%srun ", "%srun wait ", 1)
-        if command.startswith("%salloc ") and " as=" in command:
+        if opened := re.match(r"%salloc .*\bas=(\w+)", command):
+            if opened[1] in self._held:
+                self._run_magic(Step("", ""), f"%salloc release on={opened[1]}")
             command, self._number = f"{command} wait", ""
+            self._held.add(opened[1])
+        if command.startswith("%scancel "):
+            self._held.discard(self._walk.job)
+        if ended := re.match(r"%salloc release on=(\w+)", command):
+            self._held.discard(ended[1])
         cell = self._laptop.run(f"{command}\n{step.body}" if step.body else command, timeout=300)
         self._expect(step, cell.text, cell.error)
 
@@ -210,3 +234,10 @@ class _Walker:
         if error or not re.search(step.shows, text, re.MULTILINE):
             end = "\n".join(_COLOUR.sub("", error).splitlines()[-3:])
             self._faults.append(f"{step.command}: not {step.shows!r} in:\n{text}\n{end}")
+        if step.makes and not self._place(step.makes).exists():
+            self._faults.append(f"{step.command}: there is no {step.makes}")
+
+    def _place(self, path: str) -> Path:
+        if path.startswith("/"):
+            return self._replica.on_disk(path.replace("$USER", self._replica.user))
+        return self._laptop.home / "work" / path
