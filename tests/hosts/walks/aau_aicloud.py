@@ -8,10 +8,10 @@ _KERAS = "~/tensorflow_keras.sif"
 
 WALK = Walk(
     rows=41,
+    words={"lab/tensorflow_keras:1": "lab/hello:1"},
     files={
         "example.py": "print('example')\n",
         "project/main.py": "print('staged')\n",
-        "Singularity": "Bootstrap: docker\nFrom: nvcr.io/nvidia/tensorflow:20.10-tf2-py3\n\n%post\n    mkdir -p /opt/keras\n",
         "jobscript.sh": "#!/bin/sh\n#SBATCH -t 5 --mem=1G\nsrun echo hello from $SLURMD_NODENAME\n",
     },
     remote={"/user/student.aau.dk/$USER/results/loss.txt": "1\n", "/user/student.aau.dk/$USER/mnist-data/one": "1\n"},
@@ -24,6 +24,7 @@ WALK = Walk(
     },
     parsed=(
         "`srun singularity pull docker://godlovedc",
+        "`srun singularity pull docker://nvcr.io",
         "`srun singularity run lolcow_latest.sif`",
     ),
     after=("jupyter slurm stop shell", "jupyter slurm stop keras"),
@@ -31,7 +32,7 @@ WALK = Walk(
         Step("jupyter slurm shell aau-aicloud", r"^at ai-pilot$", "echo at $(hostname)"),
         Step("jupyter slurm put example.py aau-aicloud:", "", makes="/user/student.aau.dk/$USER/example.py"),
         Step("jupyter slurm get aau-aicloud:results .", "", makes="results/loss.txt"),
-        Step("%salloc --time=20:00 --mem=8G as=node", ""),
+        Step("%salloc --time=20:00 --mem=8G as=node", r"RUNNING"),
         Step(
             "jupyter slurm shell 12 --cluster aau-aicloud",
             r"^inside batch$",
@@ -47,10 +48,10 @@ WALK = Walk(
         Step("%sacct -j 12 --format=User,JobID,Jobname,partition,state%30,time,start,end,elapsed,qos,ReqMem", r"8G"),
         Step("jupyter slurm report 12 --cluster aau-aicloud", r"Memory|memory"),
         Step("jupyter slurm resources --cluster aau-aicloud", r"v100"),
-        Step("%salloc release on=node", ""),
-        Step("%salloc --time=20:00 --mem=8G --nodelist=nv-ai-03.srv.aau.dk as=node", ""),
-        Step("%salloc release on=node", ""),
-        Step("%salloc --time=20:00 --mem=8G keep as=node", ""),
+        Step("%salloc release on=node", r"being released"),
+        Step("%salloc --time=20:00 --mem=8G --nodelist=nv-ai-03.srv.aau.dk as=node", r"RUNNING"),
+        Step("%salloc release on=node", r"being released, on nv-ai-03\.srv\.aau\.dk"),
+        Step("%salloc --time=20:00 --mem=8G keep as=node", r"It ends after 30 min"),
         Step("%scancel 12", ""),
         Step("%sinfo -s", r"^batch"),
         Step("%squeue --me", r"JOBID"),
@@ -92,12 +93,6 @@ WALK = Walk(
         ),
         Step(
             "%%sbatch --gres=gpu:1 --mem=64G as=job", r"^65536$", "#!/bin/sh\necho $SLURM_MEM_PER_NODE\n", "--time 5:00"
-        ),
-        Step("%slurm image pull nvcr.io/nvidia/tensorflow:20.10-tf2-py3 --mem=64G", r"tensorflow:20.10", more="wait"),
-        Step(
-            "%slurm image build lab/tensorflow_keras:1 Singularity --mem=64G --time 1:00:00",
-            r"env=docker://lab/tensorflow_keras:1 runs in it",
-            more="wait",
         ),
         Step(
             "jupyter slurm launch aau-aicloud --gres=gpu:1 --mem=64G env=tensorflow",

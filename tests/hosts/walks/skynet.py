@@ -43,7 +43,7 @@ WALK = Walk(
         Step("%salloc -p debug --gpus a40:1 -c 15 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%salloc -p overcap -A overcap --gpus 1 -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%salloc --gpus rtx_6000:1 -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
-        Step("%salloc --gres gpu:1 -p debug -J test -c 6 as=gpu", "", more="--time 10:00"),
+        Step("%salloc --gres gpu:1 -p debug -J test -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%%remote on=gpu", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
         Step("%srun on=gpu python main.py", r"^ran on (vicki|clippy|gerty)$"),
         Step("%srun on=12 python main.py", r"^ran on (vicki|clippy|gerty)$"),
