@@ -126,9 +126,8 @@ class Allocation(UnrepeatableJob):
         for shown in self._views:  # at once: the waiting user looks now
             shown.draw()
         if self.is_finished:
-            raise JobError(
-                f"{self.title} has ended: {self.state}.", hint=self.reason_text or "Request another one with %salloc."
-            )
+            other = "Name a running job with on=." if self._data.get("joined") else "Request another one with %salloc."
+            raise JobError(f"{self.title} has ended: {self.state}.", hint=self.reason_text or other)
         return self
 
 

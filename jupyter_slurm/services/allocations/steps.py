@@ -31,6 +31,7 @@ from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.failures import ended_with
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
 from jupyter_slurm.services.jobs.serialize import job_dict
@@ -107,10 +108,7 @@ class Steps:
             if known is not None:
                 return job_dict(known)
             if allocation.is_finished or allocation.state.name in ENDING_STATES:
-                raise JobError(
-                    f"Allocation {allocation.id} has ended ({allocation.state.name}).",
-                    hint="Request a new allocation with %salloc.",
-                )
+                raise ended_with(allocation, "" if allocation.joined else f"has ended ({allocation.state.name})")
             await check_not_suspended(self._tracker, allocation.id, "no step can start in it")
             return await self._start(allocation, requested)
 
@@ -302,11 +300,7 @@ class Steps:
             if tries < _MAX_TRIES and not await self._lacks_end_marker(step):
                 return  # read again soon: an end that cannot be read is not an end that does not exist
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
-            step.error = JobError(
-                f"The allocation ended. {_why_ended(allocation)}".rstrip(),
-                hint="Request a new allocation with %salloc.",
-                with_allocation=True,
-            )
+            step.error = ended_with(allocation, why=_why_ended(allocation))
             step.end_time = allocation.end_time if allocation else None
         self._tries.pop(step.key or "", None)
         await self._tracker.finish(step)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EndMarker",
+    "ended_with",
     "note_blame",
     "note_marker",
     "read_ranks",
@@ -129,13 +130,33 @@ def _had(marker: EndMarker) -> dict[str, str]:
     }
 
 
-def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
-    """Return the error in the end marker of a session or a step, besides the exit code; None: no error."""
+def ended_with(allocation: TrackedJob | None, how: str = "", why: str = "") -> JobError:
+    """Return the error of a step that ended with its allocation, or with the job that it ran in.
+
+    Parameters
+    ----------
+    allocation : TrackedJob, optional
+        The allocation or the joined job; None: nothing is known about it.
+    how, why : str
+        How it ended, and a sentence with the reason. A joined job may continue: only its holder has ended.
+    """
+    if allocation is None or allocation.joined is None:
+        said, hint = f"The allocation {how or 'ended'}.", "Request a new allocation with %salloc."
+    else:
+        said, hint = f"Job {allocation.joined} {how or 'ended or was released'}.", "Name a running job with on=."
+    return JobError(f"{said} {why}".rstrip(), hint=hint, with_allocation=True)
+
+
+def why_ended(entry: TrackedJob, marker: EndMarker, find: Callable[[str], TrackedJob | None]) -> SlurmError | None:
+    """Return the error in the end marker of a session or a step, besides the exit code; None: no error.
+
+    ``find`` returns the allocation of a key.
+    """
     if marker["exit_code"] and marker.get("with_allocation"):
-        ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
+        how = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else ""
         if entry.kind == "session":
-            return JobError(f"The job of the session {ended}.", hint="Launch the session in another job.")
-        return JobError(f"The allocation {ended}.", hint="Request a new allocation with %salloc.", with_allocation=True)
+            return JobError(f"The job of the session {how or 'ended'}.", hint="Launch the session in another job.")
+        return ended_with(find(entry.allocation or ""), how)
     if entry.kind == "session" and "refused" not in marker:
         return end_error(marker)
     if entry.kind == "kernel" and marker.get("said"):

@@ -320,7 +320,7 @@ class Tracker:
         note_marker(entry, marker)
         if "lost" in marker:
             await self._end_cell(entry)
-        entry.error = why_ended(entry, marker) or entry.error  # first: listeners that see the end also see the reason
+        entry.error = why_ended(entry, marker, self.entries.get) or entry.error  # first: listeners of the end see it
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 

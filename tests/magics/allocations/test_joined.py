@@ -123,6 +123,10 @@ def test_a_task_of_an_array_is_joined_and_its_end_is_reported(
     wait_for(lambda: "up" in kernel.value("late.stdout"), "the step")
     cluster.run("scancel", task)
     wait_for(lambda: kernel.value("late.is_finished") == "True", "the end of the step with its job")
+    ended = kernel.run("late.wait()").traceback
+    assert f"Job {task} ended or was released." in ended, ended
+    assert "Name a running job with on=." in ended
+    assert "%salloc" not in ended
     wait_for(lambda: kernel.value("late.allocation.is_finished") == "True", "the end of the joined job")
     assert f"Job {task} has ended" in kernel.run(f"%srun on={task} true").traceback
     assert state(cluster, f"{whole}_3") == "RUNNING"
