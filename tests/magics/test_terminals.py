@@ -121,13 +121,14 @@ def test_a_broken_connection_repeats_no_input(open_screen: Any, kernel: Any, way
     screen.end()
 
 
-def test_targets_by_name(open_screen: Any, environment: dict[str, str], kernel: Any) -> None:
+def test_targets_by_name(open_screen: Any, environment: dict[str, str], kernel: Any, wait_for: Any) -> None:
     kernel.ok("%salloc as=train -c 1 keep")
     job = kernel.value("train.wait_granted().id").strip("'")
     screen = open_screen("train")
     screen.wait(rb"[#$%>] ")
     screen.ask("echo in $SLURM_JOB_ID", rb"in " + job.encode() + rb"\r\n")
-    assert re.search(rf"[0-9a-f]{{8}}  \S+  train \(job {job}\)(?: on \S+)?  2", listed(environment))
+    line = rf"[0-9a-f]{{8}}  \S+  train \(job {job}\) on \S+  2"  # the node may not be known right after the start
+    wait_for(lambda: re.search(line, listed(environment)), "the node in the list")
     screen.ask("exit 3", rb"exit 3")
     assert screen.end() == 3
 

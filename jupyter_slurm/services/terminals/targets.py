@@ -16,7 +16,7 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable
 
-__all__ = ["ClusterJobs", "Target", "find_target"]
+__all__ = ["ClusterJobs", "Target", "find_target", "node_of"]
 
 _NUMBER: Final = re.compile(r"[0-9]+(?:[_+.][0-9]+)*", re.ASCII)
 _JOBS_HINT = "`jupyter slurm jobs` shows your jobs, `jupyter slurm sessions` your sessions."
@@ -98,6 +98,12 @@ async def find_target(cluster: ClusterJobs, reference: str) -> Target:
     is_contained = entry.record is not None and entry.record.environment is not None and entry.record.environment.image
     container = entry.folder.path if is_contained and entry.folder is not None else ""
     return Target(str(allocation.id), next(iter(names), ""), node, [*step, "--pty"], container)
+
+
+def node_of(cluster: ClusterJobs, job: str) -> str | None:
+    """Return the node of a terminal that was started before the nodes of its job were known; None: still unknown."""
+    entry = cluster.tracker.find(job)
+    return None if entry is None else _first_node(cluster.jobs.select_task(job, entry)) or None
 
 
 def _are_running(*entries: TrackedJob) -> bool:

@@ -15,7 +15,7 @@ from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.terminals.description import terminal_to_api, unreadable
-from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target
+from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target, node_of
 from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
 from jupyter_slurm.transport.base import Context, Stream
 
@@ -107,10 +107,15 @@ class Terminals:
 
     async def list_to_api(self, name: str) -> list[api.Terminal]:
         """Return the terminals on the login node of a cluster."""
-        found = await self._ask(self._cluster(name), "list")
+        cluster = self._cluster(name)
+        found = await self._ask(cluster, "list")
         if not isinstance(found, list):
             raise unreadable()
-        return [terminal_to_api(one) for one in found[:_MAX_TERMINALS]]
+        terminals = [terminal_to_api(one) for one in found[:_MAX_TERMINALS]]
+        for one in terminals:
+            if one["job"] and not one["node"]:
+                one["node"] = node_of(cluster, one["job"])
+        return terminals
 
     async def attach(self, name: str, terminal: str) -> api.TerminalSocket:
         """Return a socket of this computer for one viewer of the terminal."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.terminals.description import terminal_to_api
+from jupyter_slurm.services.terminals.targets import node_of
 
 VALID = {"id": "0123abcd", "title": "12_3", "name": "train", "node": "gpu3", "host": "login1", "started": 1.5}
 
@@ -40,3 +44,13 @@ def test_a_name_is_shown_without_control_characters() -> None:
 def test_anything_else_is_refused(told: object) -> None:
     with pytest.raises(TransportError, match="unknown form"):
         terminal_to_api(told)
+
+
+def test_the_node_of_a_new_job_is_shown_when_it_is_known() -> None:
+    entry = SimpleNamespace(reported_nodes=None, latest=None)
+    cluster: Any = SimpleNamespace(
+        tracker=SimpleNamespace(find={"12": entry}.get), jobs=SimpleNamespace(select_task=lambda reference, one: one)
+    )
+    assert (node_of(cluster, "12"), node_of(cluster, "13")) == (None, None)
+    entry.latest = SimpleNamespace(nodes="gpu[3-4]")
+    assert node_of(cluster, "12") == "gpu3"
