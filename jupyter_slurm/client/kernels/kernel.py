@@ -102,7 +102,7 @@ def check(parsed: MagicLine) -> None:
         raise UsageError(
             "env=auto is not supported for a kernel: any notebook may use the kernel, and its imports are not known "
             "before it starts.",
-            hint="Make an environment with `%slurm env create NAME from=this`, or a file with ipykernel. Then use env=NAME.",
+            hint="Make an environment with `%slurm env create NAME from=this`, and use env=NAME.",
         )
     idle_time(words.get("idle"))
     _lease(words.get("lease"))
