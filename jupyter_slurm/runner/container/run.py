@@ -374,6 +374,9 @@ def main() -> int:
         shared = folders(place.job, folder)
         entry_point = f"{folder}/entrypoint{place.suffix}" if "run" in place.job else ""
         pipe, environment = f"{folder}/held", place.job["environment"]
+        if place.job.get("launcher") == "mpi":
+            runtime = choose(environment["image"], environment.get("runtime"))
+            environment = runtimes.with_mpi(environment, runtime, dict(os.environ))
         code = start(environment, argv, shared, report, is_python=not entry_point, hold=pipe, entry_point=entry_point)
     except RuntimeRefused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED

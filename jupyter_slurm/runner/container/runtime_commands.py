@@ -9,6 +9,10 @@ import dataclasses
 import os
 import re
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
+    from jupyter_slurm.runner.job_document import EnvironmentPart
+
 LABEL = "jupyter_slurm"
 _AMD_DEVICE, _RENDER_DEVICES, _NVIDIA_DEVICE = "/dev/kfd", "/dev/dri", "/dev/nvidiactl"
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
@@ -315,6 +319,27 @@ def variables(env: dict[str, str], named: list[str]) -> dict[str, str]:
         kept["PYTHONPATH"] = os.path.join(folder, "python")
     user = env.get("USER") or env.get("LOGNAME") or str(os.getuid())
     return {**kept, "HOME": os.path.expanduser("~"), "USER": user, "LOGNAME": user}
+
+
+def with_mpi(described: EnvironmentPart, runtime: str, env: dict[str, str]) -> EnvironmentPart:
+    """Return the description of a container whose MPI finds its rank by PMIx or PMI-2 of srun, outside the container.
+
+    The variables of PMIx and PMI-2 are passed on, and the folder of PMIx is bound. The socket of PMI-2 is inherited.
+    """
+    if runtime in ("docker", "podman"):
+        raise RuntimeRefused(
+            f"launcher=mpi does not work with {runtime}, whose containers have no connection to srun. Use Apptainer or "
+            "Charliecloud, or launcher=srun."
+        )
+    names = [name for name in env if name.startswith(("PMIX_", "PMI_", "OMPI_MCA_"))]
+    folder = env.get("PMIX_SERVER_TMPDIR", "")
+    binds = [f"{folder}:{folder}"] if os.path.isdir(folder) else []
+    passed: EnvironmentPart = {
+        **described,
+        "variables": {**described.get("variables", {}), **dict.fromkeys(names, "")},
+        "bind": [*described.get("bind", []), *binds],
+    }
+    return passed
 
 
 MAKERS = {

@@ -25,20 +25,25 @@ def runner(cell: str, requested: SubmissionRequest, *, is_contained: bool = Fals
     return cell.removesuffix(own) + chosen
 
 
-def check_contained(requested: SubmissionRequest) -> None:
+def check_contained(requested: SubmissionRequest, runtime: str | None) -> None:
     """Refuse requests that containers do not support.
+
+    Parameters
+    ----------
+    requested : SubmissionRequest
+        Request for the job.
+    runtime : str or None
+        Container runtime; None: the node chooses it, and refuses the request itself.
 
     Raises
     ------
     UsageError
         The request is not supported.
     """
-    if requested.get("launcher") == "mpi":
+    if requested.get("launcher") == "mpi" and runtime in ("docker", "podman"):
         raise UsageError(
-            "launcher=mpi does not work with a container image in env=, because the MPI in the image "
-            "would have to match that of the cluster.",
-            hint="Use launcher=srun or launcher=torchrun, or write a `#!` script without env= that runs "
-            "`srun --mpi=… apptainer exec …`.",
+            f"launcher=mpi does not work with {runtime}, whose containers have no connection to srun.",
+            hint="Use an image of Apptainer or Charliecloud, launcher=srun or launcher=torchrun.",
         )
 
 

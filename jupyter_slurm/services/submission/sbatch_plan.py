@@ -235,8 +235,8 @@ class _Start:
     is_local: bool = False
 
     def __post_init__(self) -> None:
-        if self.is_contained:
-            launchers.check_contained(self.request)
+        if self.prepared is not None and self.prepared.environment.image is not None:
+            launchers.check_contained(self.request, self.prepared.environment.runtime)
 
     @property
     def is_python(self) -> bool:

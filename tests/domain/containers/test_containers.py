@@ -423,3 +423,14 @@ def test_what_begins_in_a_container_is_posix_shell():
     argv, _ = runtime_commands.docker(_wish(), _facts())
     text = argv[argv.index("-c") + 1]
     assert subprocess.run(["dash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_mpi_of_a_container_has_the_variables_and_the_folder_of_pmix(tmp_path):
+    env = {"PMIX_RANK": "1", "PMI_FD": "9", "PMIX_SERVER_TMPDIR": str(tmp_path), "OTHER": "x"}
+    described = {"image": "/a.sif", "variables": {"HF": "y"}, "bind": ["/data"]}
+    made = runtime_commands.with_mpi(described, "apptainer", env)
+    assert made["bind"] == ["/data", f"{tmp_path}:{tmp_path}"]
+    assert set(made["variables"]) == {"HF", "PMIX_RANK", "PMI_FD", "PMIX_SERVER_TMPDIR"}
+    for runtime in ("docker", "podman"):
+        with pytest.raises(runtime_commands.RuntimeRefused, match=f"does not work with {runtime}"):
+            runtime_commands.with_mpi(described, runtime, env)

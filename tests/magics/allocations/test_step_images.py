@@ -80,6 +80,50 @@ def test_a_session_runs_in_the_image_of_its_allocation(kernel: Any, tree: Path, 
     assert kernel.value("(seen.state, held.state)") == str(("CANCELLED", "RUNNING"))
 
 
+def _copy_mpi(tree: Path) -> None:
+    """Add mpi4py and Open MPI of this computer, which has the same release of Debian as the image."""
+    plain, libraries = Path("/usr/lib/python3/dist-packages"), Path("/usr/lib/x86_64-linux-gnu")
+    for folder in (
+        plain / "mpi4py",
+        libraries / "openmpi",
+        libraries / "pmix2",
+        Path("/etc/openmpi"),
+        Path("/usr/share/openmpi"),
+    ):
+        if folder.exists():
+            shutil.copytree(folder, tree / folder.relative_to("/"), dirs_exist_ok=True, ignore_dangling_symlinks=True)
+    programs = [
+        *plain.glob("mpi4py/MPI.*.so"),
+        *libraries.glob("openmpi/lib/openmpi*/*.so"),
+        *libraries.glob("pmix2/**/*.so"),
+    ]
+    told = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
+    for library in sorted({word for word in told.split() if word.startswith("/") and ".so" in word}):
+        target = tree / library.rstrip(":").lstrip("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library.rstrip(":"), target)
+
+
+@pytest.mark.here_only("what a node does is the same")
+def test_mpi_in_an_image_has_the_ranks_of_slurm(
+    kernel: Any, image_tree: Path, tmp_path: Path, unavailable: Callable[[str], None]
+) -> None:
+    if not Path("/usr/lib/python3/dist-packages/mpi4py").exists():
+        unavailable("Debian's mpi4py is not installed")
+    tree = tmp_path / "mpi"
+    shutil.copytree(image_tree, tree, symlinks=True)
+    _copy_mpi(tree)
+    kernel.ok(
+        f'%%sbatch -p devwork -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi "env={tree}"\n'
+        "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "assert world.Get_rank() == int(os.environ['RANK'])\n"
+        "print(world.allreduce(world.Get_rank()), 'of', world.Get_size(), os.environ['JUPYTER_SLURM_CONTAINER'])\n"
+    )
+    printed = [f"[{rank}] 3 of 3 charliecloud {tree}" for rank in range(3)]
+    assert sorted(kernel.value("mpi.stdout").splitlines()) == printed
+
+
 def _printed(kernel: Any, cell: str) -> str:
     return "".join(m["content"]["text"] for m in kernel.under(cell) if m["msg_type"] == "stream")
 

@@ -266,7 +266,7 @@ def test_cells_and_scripts_with_resume_are_told_in_their_containers(
         ("'env=docker://a --privileged'", "is not a valid image name"),
         ("env=/no/such.sif", "/no/such.sif does not exist on "),
         ("env=boxes", "Did you mean box?"),
-        ("env=box launcher=mpi -n 2", "does not work with a container image"),
+        ("env=box launcher=mpi -n 2", "launcher=mpi does not work with docker"),
         ("env=box --export=NONE", "would remove the variables of the environment"),
     ],
 )
