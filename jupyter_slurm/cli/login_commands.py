@@ -45,14 +45,19 @@ def run(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(before):
         args.explain()
         return 0
+    if options := [word for word in before if word.startswith("-")]:
+        raise UsageError(
+            f"There is no option {options[0]!r} of sh.", hint="Use `jupyter slurm sh [CLUSTER] -- COMMAND`."
+        )
     if len(before) > 1:
         raise UsageError(
             f"{before[1]!r} is one word too many before the command.",
             hint="Use `jupyter slurm sh [CLUSTER] -- COMMAND`.",
         )
-    if not after and sys.stdin.isatty():
+    reads_input = not after and end == len(words) and not sys.stdin.isatty()
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if reads_input else " ".join(after)
+    if not text.strip():
         raise UsageError("There is no command.", hint="Use `jupyter slurm sh [CLUSTER] -- COMMAND`.")
-    text = " ".join(after) if after else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     return _run(before[0] if before else None, text)
 
 

@@ -10,7 +10,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyter_slurm._version import __version__
@@ -94,7 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complete(lambda command: _parser(command)[1])
     words = list(sys.argv[1:] if argv is None else argv)
     module, parser = _parser(next((word for word in words if not word.startswith("-")), None))
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:  # its own parser shows the usage of the command
+        parser.commands.get(args.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if module is None:
         parser.print_help()
         return 2
@@ -117,13 +119,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             used.close_client()
 
 
-def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:
+class _Parser(argparse.ArgumentParser):
+    """Parser of the command line; ``commands`` has the parser of each command."""
+
+    commands: Mapping[str, argparse.ArgumentParser] = {}
+
+
+def _parser(command: str | None) -> tuple[Any, _Parser]:
     """Return the module of the command (None without one) and a parser that has only names for the other commands."""
     groups = [
         f"{title}:\n" + "\n".join(f"  {name:<12} {_COMMANDS[name][1]}" for name in names.split())
         for title, names in _GROUPS.items()
     ]
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="jupyter slurm",
         usage="jupyter slurm COMMAND [options]",
         description="\n\n".join(["Run notebook cells, Jupyter and kernels as Slurm jobs.", *groups]),
@@ -132,7 +140,14 @@ def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="jupyter slurm")
+    subparsers = parser.add_subparsers(
+        dest="command",
+        metavar="COMMAND",
+        help=argparse.SUPPRESS,
+        prog="jupyter slurm",
+        parser_class=argparse.ArgumentParser,
+    )
+    parser.commands = subparsers.choices
     chosen = _COMMANDS.get(command or "")
     module = importlib.import_module(f"jupyter_slurm.cli.{chosen[0]}") if chosen else None
     for name, (module_name, _) in _COMMANDS.items():

@@ -63,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.client.clusters.cluster import current, is_local_id, use
+    from jupyter_slurm.client.clusters.cluster_names import shown_name
     from jupyter_slurm.client.clusters.terminal import start_terminal
     from jupyter_slurm.client.settings import settings
     from jupyter_slurm.sites.profile import list_profiles
@@ -72,11 +73,13 @@ def run(args: argparse.Namespace) -> int:
         name, target = target, None
     if args.list:
         return _list(name)
+    if args.close and target is None:
+        raise UsageError("--close needs the ID of a terminal.", hint="List them: `jupyter slurm shell --list`.")
     keeping = _find_keeper(target, name) if target is not None and _TERMINAL.fullmatch(target) else None
     cluster = keeping or (use(name) if name else current())
     if args.close:
         if keeping is None:
-            raise UsageError(f"{target} is not a terminal of {cluster.name}.", hint="Add --list to list them.")
+            raise UsageError(f"{target} is not a terminal of {shown_name(cluster)}.", hint="Add --list to list them.")
         cluster.client.post(cluster.path("terminals", target, "close"))
         return 0
     if not sys.stdin.isatty() or not sys.stdout.isatty():
@@ -116,7 +119,7 @@ def _list(name: str | None) -> int:
         try:
             found = list_terminals(cluster)
         except SlurmError as error:
-            print(for_terminal(f"{cluster.name}: {error}"), file=sys.stderr)
+            print(for_terminal(f"{cluster.name if cluster.is_remote else 'local'}: {error}"), file=sys.stderr)
             code = 1
             continue
         for one in found:

@@ -59,9 +59,10 @@ _RULES = (
     (re.compile(r"`?jupyter_slurm\.jobs\(\)`?"), "`jupyter slurm jobs --all`"),
     (re.compile(r"`?jupyter_slurm\.job\(['\"]?([\w.+-]+)['\"]?\)(?:\.state)?`?"), r"`jupyter slurm show \1`"),
     (re.compile(r"`?%%sbatch\?`?"), "`sbatch --help`"),
+    (re.compile(r"%slurm sh (?=[a-z])(?!out=)"), "jupyter slurm sh -- "),
     (
         re.compile(
-            r"%slurm (?=(?:copy|disconnect|get|image|kernel|launch|ls|put|room|sh|stage|transfers|usage|who)\b)"
+            r"%{1,2}slurm (?=(?:copy|disconnect|env|get|image|kernel|launch|ls|put|room|sh|stage|transfers|usage|who)\b)"
         ),
         "jupyter slurm ",
     ),

@@ -255,7 +255,7 @@ List transfers, or stop one:                 %slurm transfers [stop ID]
 Run a command on the login node:             %slurm sh [out=NAME] COMMAND
 Run this cell on the login node:             %%slurm sh [out=NAME]
 Show a manual page of the cluster's Slurm:   %slurm man PAGE
-List a directory of the cluster:             %slurm ls [all] [PATH]
+List a directory of the cluster:             %slurm ls [all] [[CLUSTER:]PATH]
 Start Jupyter in a job, on a local port:     %slurm launch [CLUSTER] [options of sbatch] [keywords]
 Start another server in a job:               %slurm launch [CLUSTER] [options of sbatch] [keywords] -- COMMAND {port}
 Python environments on the cluster:          %slurm env [CLUSTER] list|create|remove

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["USAGES", "run", "run_cell"]
 
 USAGES = {
-    "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
+    "use": "%slurm use CLUSTER, the name of a site profile or local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
@@ -44,7 +44,7 @@ USAGES = {
     "stage": f"%slurm {TRANSFER_USAGES['stage']}",
     "transfers": "%slurm transfers [stop ID]",
     "man": MANUAL_USAGE,
-    "ls": "%slurm ls [all] [PATH]",
+    "ls": "%slurm ls [all] [[CLUSTER:]PATH]",
     "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "env": "%slurm env create NAME [from=FILE|this] …, env list, env remove NAME",
@@ -158,13 +158,16 @@ def _room(arguments: list[str]) -> Room:
 
 def _list_files(arguments: list[str]) -> FileListing:
     """Return the entries of a directory; ``all``: also hidden ones."""
+    from jupyter_slurm.client.clusters.cluster_names import split_address  # rarely used
     from jupyter_slurm.client.clusters.file_listing import request_listing  # rarely used
 
     has_hidden = arguments[:1] == ["all"]
     paths = arguments[has_hidden:]
     if len(paths) > 1:
         raise UsageError("%slurm ls takes one path.", hint=f"Use `{USAGES['ls']}`, with quotes around blanks.")
-    return request_listing(clusters.current(), paths[0] if paths else ".", has_hidden=has_hidden)
+    name, path = split_address(paths[0]) if paths else (None, "")
+    cluster = clusters.current() if name is None else clusters.with_id(name)
+    return request_listing(cluster, path or ".", has_hidden=has_hidden)
 
 
 def _usage(arguments: list[str]) -> Usage | Table:

@@ -249,6 +249,8 @@ def test_jobs_on_a_real_cluster(
             "`jupyter slurm room` shows all disks, `jupyter slurm who` all users",
         ),
         *((f"`%{command} --help`", f"`{command} --help`") for command in COMMANDS),
+        ("Check it with `%slurm sh ls -ld`.", "Check it with `jupyter slurm sh -- ls -ld`."),
+        ("the cell below `%%slurm sh`", "the cell below `jupyter slurm sh`"),
         ("when `%slurm list` shows it", "when `jupyter slurm connect` shows it"),
         ("`%slurm use far` in a notebook", "`%slurm use far` in a notebook"),
         ("Slurm's %s and 5%sacks stay", "Slurm's %s and 5%sacks stay"),

@@ -120,3 +120,22 @@ def test_an_account_is_an_option_and_its_earlier_place_is_still_read() -> None:
     assert parser.parse_args(["usage", "-A", "lab"]).account == "lab"
     assert parser.parse_args(["usage", "lab"]).former == "lab"
     assert "ACCOUNT" not in _run("usage", "--help").stdout
+
+
+def test_a_wrong_word_shows_the_usage_of_its_own_command() -> None:
+    for words in (["ls", "--bogus"], ["sessions", "--bogus"], ["agent", "status", "--bogus"]):
+        done = _run(*words)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"usage: jupyter slurm {words[0]}"), done.stderr
+        assert "--bogus" in done.stderr
+
+
+def test_words_before_the_command_of_sh_are_checked() -> None:
+    for words, said in (
+        (["sh", "--bogus", "--", "ls"], "There is no option '--bogus' of sh."),
+        (["sh", "--"], "There is no command."),
+        (["shell", "--close"], "--close needs the ID of a terminal."),
+    ):
+        done = _run(*words)
+        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+        assert "%" not in done.stderr

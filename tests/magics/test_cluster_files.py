@@ -25,6 +25,7 @@ def test_a_directory_is_listed_in_a_notebook_and_a_terminal(kernel: Any, environ
         "touch \"$(printf 'e\\033[2J\\nvil')\"; pwd"
     )
     folder = kernel.value("where.strip()").strip("'")
+    kernel.ok("from jupyter_slurm.client.clusters import cluster\nhere = cluster.chosen()")
     try:
         shown = kernel.ok(f"found = %slurm ls {folder}\nfound").result["text/plain"]
         lines = [line.split()[:3] for line in shown.splitlines()[1:]]
@@ -34,6 +35,7 @@ def test_a_directory_is_listed_in_a_notebook_and_a_terminal(kernel: Any, environ
         assert ".hidden" in kernel.ok(f"%slurm ls all {folder}").result["text/plain"]
         assert "data" in kernel.ok(f"%slurm ls {folder}/data").result["text/plain"]
         assert "does not exist" in kernel.run(f"%slurm ls {folder}/none").traceback
+        assert "data" in kernel.ok(f"%slurm ls {kernel.value('here')}:{folder}").result["text/plain"]
         done = terminal(environment, "ls", "--json", folder)
         assert (done.returncode, done.stderr) == (0, "")
         assert {entry["name"]: entry["size"] for entry in json.loads(done.stdout)}["data"] == 3000
@@ -44,4 +46,4 @@ def test_a_directory_is_listed_in_a_notebook_and_a_terminal(kernel: Any, environ
 
 
 def test_two_paths_are_refused(kernel: Any) -> None:
-    assert "Use `%slurm ls [all] [PATH]`" in kernel.run("%slurm ls a b").traceback
+    assert "Use `%slurm ls [all] [[CLUSTER:]PATH]`" in kernel.run("%slurm ls a b").traceback

@@ -94,7 +94,8 @@ def test_words_of_the_notebook_that_are_wrong(kernel: Any) -> None:
         ("%slurm sh", "There is no command."),
         ("%%slurm sh\n\n", "There is no command."),
         ("%%slurm sh wait\ntrue", "no keyword 'wait'"),
-        ("%slurm sh out=1x true", "not a name of a variable"),
+        ("%slurm sh out=1x true", "Use `%slurm sh [out=NAME] COMMAND`, or `%%slurm sh [out=NAME]` with"),
+        ("%slurm sh local -- ls", "Choose the cluster first: `%slurm use local`, then `%slurm sh ls`."),
         ("%%slurm list\nx", "Only %%slurm sh takes a cell."),
         ("%%slurm sh\n#!/usr/bin/env python3\nprint(1)", "The text is for python3"),
     ):

@@ -40,6 +40,12 @@ def test_files_go_to_the_cluster_and_back(kernel: Any, tmp_path: Path) -> None:
     assert (tmp_path / "data/a file").read_text() == "of a job"
     assert "finished" in kernel.ok("%slurm transfers").result["text/plain"]
 
+    for line in (f"put {tmp_path}/data/'a file' {tmp_path}/none/x", f"get {tmp_path}/far/data {tmp_path}/none/x"):
+        refused = kernel.run(f"%slurm {line}")
+        assert f"the directory {tmp_path}/none does not exist" in refused.traceback, line
+    assert "Write the path without the variable" in kernel.run(f"%slurm put {tmp_path}/data '$NONE_SUCH/'").traceback
+    assert "There is no transfer '999'." in kernel.run("%slurm transfers stop 999").traceback
+
 
 def test_copies_within_a_cluster_and_a_staged_folder(kernel: Any, tmp_path: Path) -> None:
     (tmp_path / "from").mkdir()

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["shown_name"]
+__all__ = ["shown_name", "split_address"]
+
+_ADDRESS: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
+
+
+def split_address(word: str) -> tuple[str | None, str]:
+    """Return the cluster before the colon of ``CLUSTER:PATH``, None without one, and the path."""
+    found = _ADDRESS.fullmatch(word)
+    return (found[1], found[2]) if found else (None, word)
 
 
 def shown_name(cluster: Cluster) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context, current
+from jupyter_slurm.client.clusters.cluster_names import shown_name
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.terminal import IncrementalFilter
 from jupyter_slurm.errors import CommandError, NotConnected, UsageError
@@ -159,7 +160,9 @@ def follow_login_command(cluster: Cluster, text: str, *, out: Show, err: Show) -
                 end: api.LoginCommandEnd = data
                 return end
     except KeyboardInterrupt:
-        raise WaitInterrupted(f"Interrupted: the command on {cluster.name} is ended, with its children.") from None
+        raise WaitInterrupted(
+            f"Interrupted: the command on {shown_name(cluster)} is ended, with its children."
+        ) from None
     finally:
         events.close()  # type: ignore[attr-defined]
     raise AssertionError

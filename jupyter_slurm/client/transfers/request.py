@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from jupyter_slurm.client.clusters.cluster_names import split_address
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["USAGES", "Request", "parse_words"]
@@ -22,7 +22,6 @@ USAGES: Final = {
 """Usage of each command, without its first word."""
 
 _KEYWORDS: Final = ("overwrite", "background")
-_ADDRESS: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,13 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
     *sources, dest = paths
     if kind == "put":
         _check_local(sources, "Only files of this computer can be sent", "get")
-        name, path = _split(dest)
+        name, path = split_address(dest)
         return Request(kind, name, _expand(sources), path or "~", keywords=keywords)
     from_cluster, names = _split_all(sources)
     if kind == "get":
         _check_local([dest], "The destination must be on this computer", "put")
         return Request(kind, from_cluster, names, _absolute(dest), keywords=keywords)
-    to_cluster, path = _split(dest)
+    to_cluster, path = split_address(dest)
     return Request(kind, from_cluster or to_cluster, names, path or "~", to_cluster or from_cluster, keywords)
 
 
@@ -85,18 +84,13 @@ def _parse_stage(paths: list[str], keywords: frozenset[str], usage: str) -> Requ
     if len(paths) not in (1, 2) or "overwrite" in keywords:
         raise UsageError("Name one folder to stage, and at most one destination.", hint=usage)
     _check_local(paths[:1], "Only a folder of this computer can be staged", "copy")
-    name, path = _split(paths[1]) if len(paths) > 1 else (None, "")
+    name, path = split_address(paths[1]) if len(paths) > 1 else (None, "")
     return Request("stage", name, [_absolute(paths[0])], path, keywords=keywords)
-
-
-def _split(word: str) -> tuple[str | None, str]:
-    found = _ADDRESS.fullmatch(word)
-    return (found[1], found[2]) if found else (None, word)
 
 
 def _split_all(sources: list[str]) -> tuple[str | None, list[str]]:
     """Return the cluster of all sources: a later one may leave it out."""
-    split = [_split(source) for source in sources]
+    split = [split_address(source) for source in sources]
     clusters = {name for name, _ in split if name is not None}
     if len(clusters) > 1:
         raise UsageError(f"The sources are on {' and '.join(sorted(clusters))}.", hint="Copy them in two steps.")
@@ -105,7 +99,7 @@ def _split_all(sources: list[str]) -> tuple[str | None, list[str]]:
 
 def _check_local(paths: Sequence[str], what: str, other: str) -> None:
     for path in paths:
-        if _ADDRESS.fullmatch(path) and not os.path.lexists(path):
+        if split_address(path)[0] is not None and not os.path.lexists(path):
             raise UsageError(
                 f"{what}, but {path} is on a cluster.",
                 hint=f"Use `{USAGES[other]}`. Write ./ before a file of this computer with a colon in its name.",

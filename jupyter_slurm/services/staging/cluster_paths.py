@@ -34,8 +34,8 @@ async def expand_path(path: str, location: ClusterLocation, transport: Transport
     if missing := [name for name in names if not values.get(name)]:
         raise UsageError(
             f"{path}: {missing[0]} is not set on {location.host}.",
-            hint="Set `login_shell = true` under [shell] in the profile if a start-up file sets the "
-            "variable, or name the directory itself: stage=DIR:/…, or `shared` under [storage].",
+            hint="Write the path without the variable. If a start-up file sets the variable, set "
+            "`login_shell = true` under [shell] in the profile.",
         )
     return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -30,6 +31,7 @@ dest=$1 parent=$2 name=$3 many=$4 keeps=
 if [ -n "$many" ] && [ ! -e "$dest" ]; then mkdir -p -- "$dest" || exit; fi
 [ -d "$dest" ] && keeps=1 parent=$dest
 [ -n "$keeps" ] || [ -z "$many" ] || { echo "$dest is not a directory" >&2; exit 1; }
+[ -e "$parent" ] || { echo "the directory $parent does not exist" >&2; exit 1; }
 [ -d "$parent" ] || { echo "$parent is not a directory" >&2; exit 1; }
 if [ -d "$parent/$name" ] && [ ! -L "$parent/$name" ] && [ -O "$parent/$name" ]; then echo "$keeps resumed"; exit; fi
 mkdir -m 700 -- "$parent/$name" && echo "$keeps "
@@ -96,7 +98,7 @@ class ClusterSide:
             if not name or not real.startswith("/"):
                 raise UsageError(
                     f"{printable(path)} on {self._location.host} does not exist, or you may not read it.",
-                    hint=f"List the directory: `%slurm sh ls -l {printable(posixpath.dirname(path))}`.",
+                    hint=f"List the directory: `%slurm ls {shlex.quote(printable(posixpath.dirname(path)))}`.",
                 )
             items.append(Item(folder, name, posixpath.basename(path) or name))
         return items

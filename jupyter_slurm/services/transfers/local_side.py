@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
@@ -107,6 +108,11 @@ def _prepare(dest: str, is_folder: bool, partial: str) -> Destination:
         os.makedirs(path, exist_ok=True)
     keeps = os.path.isdir(path)
     folder, rename = (path, None) if keeps else os.path.split(path)
+    if not os.path.isdir(folder):
+        raise CommandError(
+            f"Cannot write to {path}: the directory {folder} does not exist on this computer.",
+            hint=f"Make it first, or check the name: `ls -ld {shlex.quote(folder)}`.",
+        )
     joined = os.path.join(folder, partial)
     try:
         os.mkdir(joined, 0o700)
