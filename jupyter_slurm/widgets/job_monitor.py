@@ -60,7 +60,7 @@ class JobMonitor(LiveJobs):
         self._filter = text("", placeholder="Filter: name, number, state …", continuous_update=True)
         self._filter.observe(lambda _: self.changed(), "value")
         self._more = Button("Show more", "Show more jobs", self._show_more)
-        self._rows: list[_Row] = []
+        self._rows: dict[str, _Row] = {}
         self._table = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
         top = ipywidgets.HBox([self._head, self._filter], layout=_between())
         below = ipywidgets.HBox([self._rest, self._more])
@@ -74,13 +74,17 @@ class JobMonitor(LiveJobs):
         active = [data for data in known if not is_finished(data)]
         found = [data for data in self._chosen(known) if self._matches(data)]
         self._head.value = self._summary(active)
-        for place, data in enumerate(found[: self._limit]):
-            if place == len(self._rows):
-                self._rows.append(_Row(self))
-            self._rows[place].show(data)
-        boxes = tuple(one.box for one in self._rows[: len(found)][: self._limit])
+        shown = {identity(data): data for data in found[: self._limit]}
+        gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
+        for which, data in shown.items():
+            if which not in self._rows:
+                self._rows[which] = _Row(self)
+            self._rows[which].show(data)
+        boxes = tuple(self._rows[which].box for which in shown)
         if self._table.children != boxes:
             self._table.children = boxes
+        for box in gone:
+            box.close()
         left = len(found) - len(boxes)
         self._rest.value = calm(f"… and {left} more") if left > 0 else "" if found else calm("No jobs.")
         self._more.layout.display = None if left > 0 else "none"
@@ -132,7 +136,7 @@ def _between() -> ipywidgets.Layout:
 
 
 class _Row:
-    """A line of the table, reused for different jobs."""
+    """The line of one job: a click that is late, because a cell is running, acts on no other job."""
 
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})
@@ -153,9 +157,7 @@ class _Row:
         """Show a job; unchanged parts are not sent."""
         if data is self._data and not runs(data):
             return
-        if identity(data) != (identity(self._data) if self._data else ""):
-            self._cancel.reset()
-        self._data = data  # first: the button acts on this job
+        self._data = data
         about = printable(title(data)).replace("\n", " ")
         word = "Release" if _is_held(data) else "Hold"
         self._log.tooltip, self._cancel.tooltip = f"Show the log of {about}", f"Cancel {about}"

@@ -152,11 +152,15 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
     wait_for(lambda: "later" in front.html(root), "what came later")
     about = f"Job {kernel.value('later.id')} (later)"
     hold = front.find(root, tooltip=f"Hold {about}")
-    front.click(hold)
+    kernel.ok("%%sbatch as=newer -J newer --begin now+3600\n#!/bin/sh\ntrue")
+    wait_for(lambda: "newer" in front.html(root), "the job above it")
+    front.click(hold)  # that of the row that the person has seen
     wait_for(lambda: front.models[hold]["tooltip"] == f"Release {about}", "it is held")
     front.click(hold)
     wait_for(lambda: front.models[hold]["tooltip"] == f"Hold {about}", "it is not held any more")
-    kernel.ok("over = later.cancel()")  # the result of a cell is shown, with a button below it until the end of the job
+    kernel.ok(
+        "over = later.cancel(), newer.cancel()"
+    )  # the result of a cell is shown, with a button below it until the end of the job
     kernel.ok("shown.close()\nassert shown._feed._work is None")
     kernel.ok(
         "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.refresh = JobFeed.refresh, lambda feed: 1 / 0"

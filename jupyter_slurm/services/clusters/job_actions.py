@@ -286,7 +286,7 @@ class JobActions:
             self._tracker.publish(entry)
 
     async def _refresh_states(self, cases: Sequence[_JobAction]) -> None:
-        """Learn the new states: ask Slurm about a few jobs, else query the queue; without both, the next poll shows them.
+        """Learn the new states: ask Slurm about a few jobs, else query the queue; else the next poll shows them.
 
         The poller does not watch finished jobs: for those, the queue is queried in any case.
         """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
