@@ -2,7 +2,7 @@
 
 An allocation is a batch job that holds its nodes (``runner/allocation/hold.py``). It outlives the agent, the connection
 and the user's machine. It starts steps from inside, with the environment that Slurm has set. A step has a job directory
-of its own, made like that of a job. A directory ``steps/KEY`` in the allocation's directory, not Slurm, requests the step.
+of its own, made like that of a job. It is requested by a directory ``steps/KEY`` in the allocation's, not by Slurm.
 """
 
 from __future__ import annotations
