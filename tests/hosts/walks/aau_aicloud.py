@@ -15,7 +15,7 @@ WALK = Walk(
         "jobscript.sh": "#!/bin/sh\n#SBATCH -t 5 --mem=1G\nsrun echo hello from $SLURMD_NODENAME\n",
     },
     remote={"/user/student.aau.dk/$USER/results/loss.txt": "1\n", "/user/student.aau.dk/$USER/mnist-data/one": "1\n"},
-    before=("ln -s /user/share/singularity/images/tensorflow_20.10-tf2-py3.sif tensorflow_keras.sif",),
+    before=("ln -sfn /user/share/singularity/images/tensorflow_20.10-tf2-py3.sif tensorflow_keras.sif",),
     environments={
         "data": {
             "image": "/user/share/singularity/images/tensorflow_20.10-tf2-py3.sif",

@@ -42,7 +42,7 @@ WALK = Walk(
         Step("%srun on=node python experiment.py", r"^ran on sdumont300[12]$"),
         Step("%srun on=node nodeset -e $SLURM_JOB_NODELIST", r"^sdumont300[12]$"),
         Step("%%remote on=node", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
-        Step("%remote stop on=node", ""),
+        Step("%remote stop on=node", r"variables are lost"),
         Step("%salloc release on=node", r"being released"),
         Step("%sbatch experiment.srm", r"^deep in /"),
         Step("%salloc --nodes=1 -p gdl -J GDL-teste --exclusive as=deep", r"RUNNING", more="--time 10:00"),
@@ -86,7 +86,7 @@ WALK = Walk(
             "import os\nprint(len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')), 'GPUs')\n",
             "--time 5:00",
         ),
-        Step("%slurm usage account=PROJECT start=2026-06-01 end=2026-10-13 by=user", ""),
+        Step("%slurm usage account=PROJECT start=2026-06-01 end=2026-10-13 by=user", r"USER +JOBS"),
         Step(
             "%sreport -t hours cluster AccountUtilizationByUser start=2026-06-01 end=2026-10-13 Accounts=PROJECT",
             r"Cluster/Account/User Utilization",
@@ -94,5 +94,5 @@ WALK = Walk(
         Step("%sacct -S 2026-06-01 -E 2026-10-13 -X -A PROJECT", r"JobID"),
         Step("jupyter slurm usage PROJECT --start 2026-06-01 --jobs --cluster sdumont", r"nvidia_"),
     ),
-    last=(Step("%slurm disconnect sdumont", ""),),
+    last=(Step("%slurm disconnect sdumont", r"Disconnected from sdumont"),),
 )

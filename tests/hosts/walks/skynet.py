@@ -32,8 +32,8 @@ WALK = Walk(
     steps=(
         Step("jupyter slurm shell skynet", r"^at sky1$", "echo at $(hostname)"),
         Step("jupyter slurm code skynet --gpus a40:1 --cpus-per-task 15 -p debug", r"skynet-code"),
-        Step("%slurm sh mkdir -p /srv/hoffman-lab/flash9/ana", ""),
-        Step("%slurm sh ln -s /srv/hoffman-lab/flash9/ana ~/flash", ""),
+        Step("%slurm sh mkdir -p /srv/hoffman-lab/flash9/ana", "", makes="/srv/hoffman-lab/flash9/$USER"),
+        Step("%slurm sh ln -s /srv/hoffman-lab/flash9/ana ~/flash", "", makes="/nethome/$USER/flash"),
         Step("%slurm room", r"/nethome"),
         Step("%slurm ls /srv", r"hoffman-lab"),
         Step("%slurm sh ps x -o pid,cmd | grep vscode-server", r"^ *\d+ vscode-server 120$"),

@@ -234,7 +234,7 @@ class _Walker:
         if error or not re.search(step.shows, text, re.MULTILINE):
             end = "\n".join(_COLOUR.sub("", error).splitlines()[-3:])
             self._faults.append(f"{step.command}: not {step.shows!r} in:\n{text}\n{end}")
-        if step.makes and not self._place(step.makes).exists():
+        if step.makes and not os.path.lexists(self._place(step.makes)):
             self._faults.append(f"{step.command}: there is no {step.makes}")
 
     def _place(self, path: str) -> Path:
