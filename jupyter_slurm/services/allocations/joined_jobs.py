@@ -136,6 +136,8 @@ class JoinedJobs:
             if host is not None and (host.is_finished or host.state.is_pending):
                 await self._end_with_job(entry, host)
             else:
+                if host is not None and entry.state.is_running and entry.set_state(host.state, self._tracker.clock()):
+                    self._tracker.publish(entry)  # suspended, or resumed
                 await self._check(entry)
 
     def _open_one(self, job: JobId) -> TrackedJob | None:

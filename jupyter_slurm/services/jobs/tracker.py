@@ -224,7 +224,7 @@ class Tracker:
     async def poll(self) -> bool:
         """Query the queue and update the jobs; return whether a job has changed."""
         asked_at = self.clock()
-        before = {id(entry) for entry in self.active() if entry.id is not None}
+        before = {id(entry) for entry in self.active() if entry.id is not None and entry.joined is None}
         unverified = {id(entry) for entry in self.unverified()}
         try:
             shown, changed = await self._apply_queue(await self.client.queue(), before)
@@ -237,8 +237,7 @@ class Tracker:
             if id(entry) in unverified and id(entry) not in shown:
                 entry.runner.unverified = False  # Slurm has forgotten the job: no further report is expected
         absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
-        resolved = await self._resolve(absent, asked_at)
-        return changed or resolved
+        return await self._resolve(absent, asked_at) or changed
 
     async def _apply_queue(self, records: Iterable[JobRecord], active: set[int]) -> tuple[set[int], bool]:
         """Update jobs, some active at the query; return those shown (``id()`` of entries) and whether one changed."""
@@ -339,13 +338,13 @@ class Tracker:
         """Find the state of jobs that the queue no longer shows."""
         open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
         if len(open_ends) <= _MAX_SINGLE_LOOKUPS:
+            if not self.client.singles.is_ready(len(open_ends)):
+                return len(open_ends) < len(absent)  # later: others wait for the end of this query
             for entry in list(open_ends):
                 if entry.id is not None and await self.update_from_slurm(entry, await self.client.describe(entry.id)):
                     open_ends.remove(entry)
         changed = len(open_ends) < len(absent)
-        if open_ends and await self._from_accounting(open_ends, now):
-            changed = True
-        return changed
+        return (bool(open_ends) and await self._from_accounting(open_ends, now)) or changed
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
         if not entry.reports_events or not await self.read_end(entry):
