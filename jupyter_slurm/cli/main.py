@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from jupyter_slurm._version import __version__
@@ -93,7 +94,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         complete(lambda command: _parser(command)[1])
     words = list(sys.argv[1:] if argv is None else argv)
-    module, parser = _parser(next((word for word in words if not word.startswith("-")), None))
+    command = next((word for word in words if not word.startswith("-")), None)
+    module, parser = _parser(command)
+    if command is not None and command not in _COMMANDS:
+        near = get_close_matches(command, _COMMANDS, n=1)
+        more = f" Did you mean {near[0]!r}?" if near else " `jupyter slurm --help` lists all commands."
+        parser.error(f"There is no command {command!r}.{more}")
     args, unknown = parser.parse_known_args(words)
     if unknown:  # its own parser shows the usage of the command
         parser.commands.get(args.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")

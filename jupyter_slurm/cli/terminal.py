@@ -62,7 +62,8 @@ _RULES = (
     (re.compile(r"%slurm sh (?=[a-z])(?!out=)"), "jupyter slurm sh -- "),
     (
         re.compile(
-            r"%{1,2}slurm (?=(?:copy|disconnect|env|get|image|kernel|launch|ls|put|room|sh|stage|transfers|usage|who)\b)"
+            r"%{1,2}slurm "
+            r"(?=(?:copy|disconnect|env|get|image|kernel|launch|ls|put|room|sh|stage|transfers|usage|who)\b)"
         ),
         "jupyter slurm ",
     ),

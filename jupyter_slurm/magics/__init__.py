@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import IPython
 
-from jupyter_slurm.magics.cell_beginning import move_magic_up
+from jupyter_slurm.magics.cell_beginning import move_magic_up, read_question
 
 if TYPE_CHECKING:
     from jupyter_slurm.magics.completion.completer import MatcherResult
@@ -52,8 +52,9 @@ def register(shell: Any) -> None:
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
-    if move_magic_up not in shell.input_transformers_cleanup:
-        shell.input_transformers_cleanup.append(move_magic_up)
+    for transform in (move_magic_up, read_question):
+        if transform not in shell.input_transformers_cleanup:
+            shell.input_transformers_cleanup.append(transform)
     if IPython.version_info >= (8, 6):  # earlier versions have another matcher API
         shell.Completer.custom_matchers.append(_matcher(shell))
 
@@ -66,7 +67,7 @@ def unregister(shell: Any) -> None:
                 del table[name]
     _forget_matcher(shell)
     cleanup = shell.input_transformers_cleanup
-    cleanup[:] = [transform for transform in cleanup if transform is not move_magic_up]
+    cleanup[:] = [transform for transform in cleanup if transform not in (move_magic_up, read_question)]
 
 
 def _forget_matcher(shell: Any) -> None:

@@ -1,12 +1,13 @@
-"""Beginning of a cell: comments above the line of a cell magic, which IPython accepts only as the first line."""
+"""Cells that IPython would read otherwise: comments above a cell magic, and ``%slurm WORD?``."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["move_magic_up"]
+__all__ = ["move_magic_up", "read_question"]
 
 _MAGIC_LINE = re.compile(r"%%(?P<name>sbatch|srun|remote|slurm)(?:\s|$)")
+_QUESTION = re.compile(r"\s*%{1,2}slurm\s+(?P<word>[a-z]+)\s*\?{1,2}\s*")
 _SKIPPED_LINE = re.compile(r"\s*(?:#(?!!).*)?$")
 
 
@@ -42,6 +43,12 @@ def move_magic_up(lines: list[str]) -> list[str]:
     if body and body[0].startswith("#!"):  # the first line of a script says what runs it
         return [magic, body[0], *above, *body[1:]]
     return [magic, *above, *body]
+
+
+def read_question(lines: list[str]) -> list[str]:
+    """Turn ``%slurm WORD?`` into a request for the help of WORD: IPython would look for an object of that name."""
+    found = _QUESTION.fullmatch(lines[0]) if len(lines) == 1 else None
+    return lines if found is None else [f"%slurm {found['word']} --help\n"]
 
 
 def _name(line: str) -> str:

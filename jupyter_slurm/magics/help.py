@@ -8,7 +8,7 @@ from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 from jupyter_slurm.magics.environments.help_texts import ENVIRONMENT_HELP, IMAGE_HELP
 
-__all__ = ["help_for", "keyword_help"]
+__all__ = ["help_for", "keyword_help", "subcommand_help"]
 
 _SBATCH = """\
 Run this cell as a Slurm job:  %%sbatch [options of sbatch] [keywords] [-- arguments]
@@ -360,6 +360,14 @@ def help_for(magic: str) -> str:
         "len(table), table.to_pandas(). With one, it is the text of the command.\n"
         "If the command fails, CommandError has its message.\n"
     )
+
+
+def subcommand_help(word: str, usage: str) -> str:
+    """Return the help of one subcommand of ``%slurm``."""
+    whole = {"launch": _SLURM, "image": IMAGE_HELP, "env": ENVIRONMENT_HELP, "kernel": _KERNEL}.get(word)
+    lines = (line for line in _SLURM.splitlines() if re.search(rf"%slurm {word}\b", line))
+    text = whole or "\n".join(lines)
+    return f"{usage}\n\n{text.strip()}\n\nAll subcommands: %slurm?\nMore: {page_url('reference/magics')}\n"
 
 
 def keyword_help(magic: str) -> dict[str, str]:

@@ -52,6 +52,7 @@ USAGES = {
 }
 """The subcommands of ``%slurm``, and the usage of each."""
 
+_HELP = re.compile(r"\s*(?P<word>[a-z]+)\s+--help\s*")
 _SH = re.compile(r"\s*sh(?=\s|$)")
 
 
@@ -66,6 +67,10 @@ def run(
     shell: Any, line: str, local_ns: Mapping[str, object]
 ) -> CommandText | Session | Usage | RunningUse | Room | FileListing | Table | Job | Preview | None:
     """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, and the subcommands with arguments."""
+    if (found := _HELP.fullmatch(line)) is not None and found["word"] in USAGES:
+        from jupyter_slurm.magics.help import subcommand_help  # rarely used
+
+        return CommandText(subcommand_help(found["word"], USAGES[found["word"]]))
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
         from jupyter_slurm.magics.sessions import run as launch  # rarely used
 
@@ -109,7 +114,7 @@ def _cluster_action(action: str, names: list[str]) -> CommandText:
         )
     if action == "use":
         cluster = clusters.use(names[0])
-        return CommandText(f"This notebook now uses {cluster.name}.\n")
+        return CommandText(f"This notebook now uses {cluster.name if cluster.is_remote else names[0]}.\n")
     if action == "disconnect":
         done = clusters.disconnect(names[0])
         return CommandText(

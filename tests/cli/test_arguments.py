@@ -130,6 +130,13 @@ def test_a_wrong_word_shows_the_usage_of_its_own_command() -> None:
         assert "--bogus" in done.stderr
 
 
+def test_a_wrong_command_has_the_nearest_one_in_its_error() -> None:
+    done = _run("jbos")
+    assert (done.returncode, "There is no command 'jbos'. Did you mean 'jobs'?" in done.stderr) == (2, True), (
+        done.stderr
+    )
+
+
 def test_words_before_the_command_of_sh_are_checked() -> None:
     for words, said in (
         (["sh", "--bogus", "--", "ls"], "There is no option '--bogus' of sh."),

@@ -153,7 +153,7 @@ def test_who_uses_what_now(kernel: Any, wait_for: Any) -> None:
     ran = kernel.ok("%slurm who")
     assert "2 a100" in ran.result["text/plain"]
     assert "<table" in ran.result["text/html"]
-    assert "No job is running." in kernel.ok("%slurm who account=nosuch").result["text/plain"]
+    assert "No job with account=nosuch is running." in kernel.ok("%slurm who account=nosuch").result["text/plain"]
     for line, why in (("by=colour", "by=colour is not a column"), ("month=may", "has no keyword 'month=may'")):
         assert why in kernel.run(f"%slurm who {line}").traceback
     kernel.ok("uses.cancel()")

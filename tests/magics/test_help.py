@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from words import find_refused
@@ -11,7 +12,7 @@ from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMEN
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH
 from jupyter_slurm.magics import remote, salloc, sbatch, srun
-from jupyter_slurm.magics.help import help_for, keyword_help
+from jupyter_slurm.magics.help import help_for, keyword_help, subcommand_help
 from jupyter_slurm.magics.slurm import USAGES
 
 
@@ -45,6 +46,19 @@ def test_each_keyword_is_explained(magic: str, keywords: Iterable[str]) -> None:
 def test_each_subcommand_of_slurm_is_listed() -> None:
     text = help_for("slurm").partition("\nKeywords")[0]
     assert [name for name in USAGES if f"%slurm {name}" not in text] == []
+
+
+def test_each_subcommand_of_slurm_has_help() -> None:
+    for name, usage in USAGES.items():
+        text = subcommand_help(name, usage)
+        assert text.startswith(usage)
+        assert f"%slurm {name}" in text.removeprefix(usage), name
+
+
+@pytest.mark.slurm
+def test_a_question_mark_after_a_subcommand_shows_its_help(kernel: Any) -> None:
+    for code in ("%slurm sh?", "%slurm sh --help", "%%slurm sh ?"):
+        assert "Run a command on the login node" in kernel.ok(code).result["text/plain"], code
 
 
 def test_the_place_of_a_python_cell_is_named_for_both_cases() -> None:

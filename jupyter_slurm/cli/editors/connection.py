@@ -107,12 +107,13 @@ def _session(cluster: Cluster, reference: str) -> Session | None:
 
 
 def _launch(cluster: Cluster, host: EditorHost, parsed: MagicLine) -> Session:
+    from jupyter_slurm.client.clusters.cluster_names import shown_name
     from jupyter_slurm.client.sessions.launch import launch
 
     words = {name: value for name, value in parsed.keywords.items() if name in ("env", "idle", "image")}
     name = _free_name(cluster, host)
     request = parsed._replace(keywords={**words, "name": name}, args=_SERVER, rest=[])
-    report(f"{name}: submitting a job on {cluster.name}: {shlex.join(parsed.options)}".removesuffix(": "))
+    report(f"{name}: submitting a job on {shown_name(cluster)}: {shlex.join(parsed.options)}".removesuffix(": "))
     session = launch(cluster, request, ssh=host.public_key)
     host.write_job(str(session.data["key"]))
     return session

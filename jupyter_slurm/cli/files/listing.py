@@ -18,7 +18,7 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers,
         "ls",
-        description="List a directory of the cluster: `jupyter slurm ls [CLUSTER] [PATH]` or `ls CLUSTER:PATH`. A "
+        description="List a directory of the cluster: `ls [CLUSTER] [PATH]` or `ls CLUSTER:PATH`. A "
         "single word is a path if it begins with a dot or ~ or has a slash, else a cluster. Over SSH, a relative path starts in your home "
         "directory on the cluster. On this computer, it starts in the working directory. Control characters in "
         "names are shown as escapes.",

@@ -122,6 +122,7 @@ def _is_running(job: api.Job) -> bool:
 def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigFiles]:
     """Query Slurm for the addresses of nodes."""
     from jupyter_slurm.client.clusters.cluster import context
+    from jupyter_slurm.client.clusters.cluster_names import shown_name
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigFiles
 
@@ -132,7 +133,7 @@ def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigF
     known = {node.name: node for node in parse_nodes(base64.b64decode(answer["stdout"]), mark)}
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="Run `sinfo -N` on the login node.")
+        raise UsageError(f"{shown_name(cluster)} has no node {missing[0]}.", hint="Run `sinfo -N` on the login node.")
     number, submitted = (str(job.get("id") or ""), int(job.get("submit_time") or 0)) if job else ("", 0)
     return [
         SshConfigFiles(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])

@@ -53,6 +53,10 @@ class RunningUse:
             for one in data["sums"]
             if one["account"] == (account or one["account"]) and one["partition"] == (partition or one["partition"])
         ]
+        asked = [f"{name}={value}" for name, value in (("account", account), ("partition", partition)) if value]
+        self._none = (
+            f"No job with {' and '.join(asked)} is running." if asked and data["sums"] else "No job is running."
+        )
         self.note = answer_age(data["asked_at"], data["unknown_since"], data["said"])
         if data["is_private"]:
             self.note += " This cluster shows only your own jobs (PrivateData)."
@@ -69,14 +73,14 @@ class RunningUse:
         return Table([*(key.upper() for key in self.keys), "JOBS", "CPUS", "GPUS", "GPU TYPES"], rows)
 
     def __repr__(self) -> str:
-        shown = repr(self.table) if self.sums else "No job is running."
+        shown = repr(self.table) if self.sums else printable(self._none)
         return f"{shown}\n{printable(self.note)}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        shown = self.table._repr_html_() if self.sums else "<p>No job is running.</p>"
+        shown = self.table._repr_html_() if self.sums else f"<p>{escape(self._none)}</p>"
         return f"{shown}<p>{escape(self.note)}</p>"
 
 

@@ -346,7 +346,7 @@ def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
     match = _match_keyword(token)
     if match and match["word"] in keywords and keywords[match["word"]] == (match["value"] is not None):
         raise UsageError(
-            f"In a line magic, the keyword {line[token.start : token.end]!r} must come before Slurm's options.",
+            f"The keyword {line[token.start : token.end]!r} must come before Slurm's options.",
             hint=f"Move it to the front, or write ./{token.text} for a file of that name.",
             span=[token.start, token.end],
         )
