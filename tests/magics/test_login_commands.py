@@ -77,6 +77,7 @@ def test_an_interrupt_ends_the_command_and_its_children(kernel: Any, gate: Calla
     kernel.manager.interrupt_kernel()
     ran = kernel.end(request)
     assert "Interrupted: the command on" in ran.traceback
+    assert "local-" not in ran.traceback
     until(lambda: not beats(sign))
     assert kernel.ok("%slurm sh -- echo again -- x").stdout == "again -- x\n"
 

@@ -247,11 +247,8 @@ def _check(validator: Validator, value: Any, subject: str) -> None:
 
         where = [str(part) for part in error.path[1:]]
         fields = [part for part in where if not part.isdigit()] or [subject]
-        message, hint = "", ""
-        if fields[0] != "context":
-            message, hint = value_words(
-                fields[-1], error.value, str(error.rule), error.rule_definition, error.definition
-            )
+        rule = (error.value, error.rule or "", error.rule_definition, error.definition)
+        message, hint = value_words(fields[-1], *rule) if fields[0] != "context" else ("", "")
         raise UsageError(
             message or f"{subject}: {error.message[:500]}",
             hint=hint or "See GET /v1/openapi.yaml for the valid requests.",

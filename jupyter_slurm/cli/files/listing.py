@@ -18,10 +18,10 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers,
         "ls",
-        description="List a directory of the cluster: `ls [CLUSTER] [PATH]` or `ls CLUSTER:PATH`. A "
-        "single word is a path if it begins with a dot or ~ or has a slash, else a cluster. Over SSH, a relative path starts in your home "
-        "directory on the cluster. On this computer, it starts in the working directory. Control characters in "
-        "names are shown as escapes.",
+        description="List a directory of the cluster: `jupyter slurm ls [CLUSTER] [PATH]` or `ls CLUSTER:PATH`. A "
+        "single word is a path if it begins with a dot or ~ or has a slash, else a cluster. Over SSH, a relative path "
+        "starts in your home directory on the cluster. On this computer, it starts in the working directory. Control "
+        "characters in names are shown as escapes.",
         page="how-to/files-of-a-cluster",
     )
     parser.add_argument("words", metavar="CLUSTER PATH", nargs="*", help="the cluster and the path, or one of them")
