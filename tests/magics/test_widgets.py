@@ -154,7 +154,7 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
     hold = front.find(root, tooltip=f"Hold {about}")
     kernel.ok("%%sbatch as=newer -J newer --begin now+3600\n#!/bin/sh\ntrue")
     wait_for(lambda: "newer" in front.html(root), "the job above it")
-    front.click(hold)  # that of the row that the person has seen
+    front.click(hold)  # that of the row in which the job was when the user aimed
     wait_for(lambda: front.models[hold]["tooltip"] == f"Release {about}", "it is held")
     front.click(hold)
     wait_for(lambda: front.models[hold]["tooltip"] == f"Hold {about}", "it is not held any more")
