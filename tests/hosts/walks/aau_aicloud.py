@@ -24,6 +24,7 @@ WALK = Walk(
     },
     parsed=(
         "`srun singularity pull docker://godlovedc",
+        "`srun singularity pull docker://nvcr.io",
         "`srun singularity run lolcow_latest.sif`",
     ),
     after=("jupyter slurm stop shell", "jupyter slurm stop keras"),
@@ -93,7 +94,6 @@ WALK = Walk(
         Step(
             "%%sbatch --gres=gpu:1 --mem=64G as=job", r"^65536$", "#!/bin/sh\necho $SLURM_MEM_PER_NODE\n", "--time 5:00"
         ),
-        Step("%slurm image pull nvcr.io/nvidia/tensorflow:20.10-tf2-py3 --mem=64G", r"tensorflow:20\.10", more="wait"),
         Step(
             "jupyter slurm launch aau-aicloud --gres=gpu:1 --mem=64G env=tensorflow",
             r"http://\S+:\d+/",

@@ -81,7 +81,7 @@ class Walk:
         Commands that end sessions.
     parsed : sequence of str
         Beginnings of the guide's lines whose commands are parsed only here: they need a package index, or an
-        image that the replica lacks.
+        image that the replica lacks or takes a minute to pack.
     last : sequence of Step
         Steps after the end of all jobs; then the laptop logs in again, for the next test.
     """
