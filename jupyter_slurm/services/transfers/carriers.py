@@ -15,7 +15,8 @@ from jupyter_slurm.transport.rsync import Rsync, check_rsync
 
 __all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "has_rsync"]
 
-# Devices are not copied. Links stay links, and those that lead out are left out. Names stand on standard input.
+# Devices are not copied. Links stay links, and those that lead out are left out. Names stand on standard input. With
+# --omit-dir-times, incremental recursion takes twice as long for 10,000 files (measured with 3.5.0).
 _OPTIONS: Final = [
     *("--links", "--times", "--omit-dir-times", "--executability", "--safe-links", "--no-devices", "--no-specials"),
     *("--partial-dir=.rsync-partial", "--files-from=-", "--from0"),
@@ -66,7 +67,7 @@ class RsyncCarrier:
     async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
         """Copy entries; see :class:`Carrier`."""
         parts = [path for path in entries if path.split("/", 1)[0] not in whole]
-        for names, options in ((whole, ["--recursive"]), (parts, ["--no-recursive"])):
+        for names, options in ((whole, ["--recursive", "--no-inc-recursive"]), (parts, ["--no-recursive"])):
             if not names:
                 continue
             raw = "".join(f"./{name}\0" for name in names).encode("utf-8", "surrogateescape")
