@@ -141,10 +141,10 @@ def ended_with(allocation: TrackedJob | None, how: str = "", why: str = "") -> J
         How it ended, and a sentence with the reason. A joined job may continue: only its holder has ended.
     """
     if allocation is None or allocation.joined is None:
-        said, hint = f"The allocation {how or 'ended'}.", "Request a new allocation with %salloc."
+        what, hint = f"The allocation {how or 'ended'}", "Request a new allocation with %salloc."
     else:
-        said, hint = f"Job {allocation.joined} {how or 'ended or was released'}.", "Name a running job with on=."
-    return JobError(f"{said} {why}".rstrip(), hint=hint, with_allocation=True)
+        what, hint = f"Job {allocation.joined} {how or 'ended or was released'}", "Name a running job with on=."
+    return JobError(f"{what}. {why}".rstrip(), hint=hint, with_allocation=True)
 
 
 def why_ended(entry: TrackedJob, marker: EndMarker, find: Callable[[str], TrackedJob | None]) -> SlurmError | None:
