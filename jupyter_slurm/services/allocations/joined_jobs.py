@@ -24,11 +24,11 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, TransportError, UsageError
-from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile, JoinedRecord, LeaseRecord, OutputsRecord
 from jupyter_slurm.services.jobs.array_parts import task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.lookup import check_not_suspended
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable

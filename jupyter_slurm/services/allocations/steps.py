@@ -25,7 +25,6 @@ from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, Us
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
-from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
@@ -33,6 +32,7 @@ from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.failures import ended_with
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.lookup import check_not_suspended
 from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker

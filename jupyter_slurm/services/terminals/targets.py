@@ -9,10 +9,10 @@ from typing import Final, Protocol
 
 from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import JobError, JobNotFound, ParseError, UsageError
-from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.jobdir.job_directory import is_key
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.lookup import check_not_suspended
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable
 

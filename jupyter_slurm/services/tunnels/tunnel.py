@@ -24,11 +24,10 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
-from jupyter_slurm.services.allocations.suspended_jobs import check_not_suspended
 from jupyter_slurm.services.elapsed_time import elapsed
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.lookup import JobLookup
+from jupyter_slurm.services.jobs.lookup import JobLookup, check_not_suspended
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.poller import Poller
