@@ -207,7 +207,7 @@ def test_jobs_on_a_real_cluster(
     assert (free.returncode, free.stderr) == (0, "")
     assert re.search(r"^a100 +8 +0 +8 +8$", free.stdout, re.MULTILINE), free.stdout
     assert re.search(r"^c4aiscw1 +MIXED +devwork +16 +1 .* 1 of 1$", free.stdout, re.MULTILINE), free.stdout
-    assert re.search(r"You use: 1 CPU, \d.*, 1 GPU in 1 job$", free.stdout, re.MULTILINE), free.stdout
+    assert re.search(r"You use: 1 CPU, \d+ [GM]iB, 1 GPU in 1 job$", free.stdout, re.MULTILINE), free.stdout
     used = cli("usage", env=env)
     assert (used.returncode, "no slurmdbd" in used.stderr) == (1, True), used
     partitions = json.loads(cli("resources", "--json", env=env).stdout)["partitions"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
+from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.present_time import answer_age
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
@@ -77,7 +78,7 @@ class Resources:
         others = [name for name in sorted(self.use) if name.startswith("gres/") and not name.startswith(_GPUS)]
         words = [
             counted(self.use["cpu"], "CPUs") if self.use.get("cpu") else "",
-            _amount(_MEMORY, self.use[_MEMORY]) if self.use.get(_MEMORY) else "",
+            format_size(self.use[_MEMORY]).replace(".0 ", " ") if self.use.get(_MEMORY) else "",
             self._own_gpus if self.use.get(_GPUS) else "",
             *(f"{self.use[name]} {name.removeprefix('gres/')}" for name in others if self.use[name]),
         ]
