@@ -149,7 +149,7 @@ def test_a_job_that_cannot_be_joined_is_refused_before_anything_starts(
 
 @_here
 def test_nothing_starts_in_a_suspended_job_and_it_continues_when_resumed(
-    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster
+    kernel: Any, by_hand: Submit, cluster: EmbeddedCluster, wait_for: WaitFor
 ) -> None:
     job = by_hand("--nodes=1", "--mem=400M")
     kernel.ok(f"%srun on={job} as=step wait true")
@@ -161,8 +161,8 @@ def test_nothing_starts_in_a_suspended_job_and_it_continues_when_resumed(
     shell = "from jupyter_slurm.client.clusters.cluster import current\nhere = current()\n"
     opens = f"here.client.post(here.path('terminals'), json={{'job': '{job}', 'rows': 24, 'columns': 80}})"
     assert why in kernel.run(shell + opens).traceback
-    cluster.run("scontrol", "resume", job)  # not by jupyter_slurm: Slurm is asked before the refusal
-    kernel.ok(f"%srun on={job} as=late wait true")
+    cluster.run("scontrol", "resume", job)  # not by jupyter_slurm: Slurm is asked, or the queue shows it soon
+    wait_for(lambda: kernel.run(f"%srun on={job} as=late wait true").status == "ok", "a step")
     assert kernel.value("job.refresh().state") == "RUNNING"
 
 
