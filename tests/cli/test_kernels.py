@@ -143,7 +143,7 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
         ("far", "lease=1s"): "lease=1s",
         ("far", "kernal=ir"): "kernel",
         ("far", "--array=1-2"): "--array",
-        ("far", "env=auto"): "%slurm env create NAME from=this",
+        ("far", "env=auto"): "jupyter slurm env create NAME from=this",
     }
     for words, says in refused.items():
         done = slurm("kernel", "add", *words)
