@@ -284,8 +284,15 @@ class SlurmClient:
             return self._env
         return {**self._env, **env} if self._location.is_remote else env
 
-    async def passthrough(self, argv: Sequence[str], requested: api.Context, *, parsed: bool) -> Completed:
+    async def passthrough(
+        self, argv: Sequence[str], requested: api.Context, *, parsed: bool, is_counted: bool = True
+    ) -> Completed:
         """Run a command as typed by the user.
+
+        Parameters
+        ----------
+        is_counted : bool
+            Whether it counts as a query of the user: not if it repeats one, which would never have room for both.
 
         Raises
         ------
@@ -297,7 +304,7 @@ class SlurmClient:
         env = self._environment(requested)
         await self._check_configuration(env)
         bucket = self.cancels if argv[0] == "scancel" else self.people
-        if not _LOCAL_OPTIONS.intersection(argv):
+        if is_counted and not _LOCAL_OPTIONS.intersection(argv):
             await bucket.acquire(max_wait=_SILENT_WAIT_S)
         if parsed:  # by the agent, but read by a user
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}

@@ -20,7 +20,9 @@ __all__ = ["pass_through"]
 _MAX_TABLE_BYTES: Final = 64 << 20  # bytes; more is shown as the command printed it
 
 
-async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, context: api.Context) -> api.CommandResult:
+async def pass_through(
+    client: SlurmClient, argv: list[str], *, table: bool, context: api.Context, is_counted: bool = True
+) -> api.CommandResult:
     """Run a command; with ``table``, as a table if the command has one. Return the answer in the form of the API.
 
     Raises
@@ -40,12 +42,12 @@ async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, con
     env = context.get("env") or {}
     table = table and not any(env.get(name) for name in tables.FORMAT_VARIABLES.get(argv[0], ()))
     framed = tables.tabular_argv(argv[0], argv[1:], mark) if table else None
-    done = await client.passthrough(framed or argv, context, parsed=framed is not None)
+    done = await client.passthrough(framed or argv, context, parsed=framed is not None, is_counted=is_counted)
     is_table = framed is not None and done.exit_code == 0
     try:
         parsed = await call_off_loop(lambda raw: _read_table(argv[0], raw, mark), done.stdout) if is_table else None
     except ParseError:  # free text of a user broke the table: show the plain output
-        return await pass_through(client, argv, table=False, context=context)
+        return await pass_through(client, argv, table=False, context=context, is_counted=False)
     return {
         "exit_code": done.exit_code,
         "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),

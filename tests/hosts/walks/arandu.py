@@ -8,7 +8,8 @@ _SHOWN = r"inside as [1-9]\d*:[1-9]\d*\n/\.dockerenv"
 
 WALK = Walk(
     rows=31,
-    words={"PROJECT": "project", "code arandu": "code arandu noopen"},
+    # The notebook of the cluster builds lab/hello:1 on the same node.
+    words={"PROJECT": "project", "code arandu": "code arandu noopen", "lab/hello:1": "lab/greeting:1"},
     files={
         "project/main.py": "print('staged')\n",
         "background_job/code/main.py": "print('trained')\n",
@@ -57,8 +58,8 @@ WALK = Walk(
             _INSIDE + "set -- /dev/nvidia[0-9]*\n[ -e $1 ] && echo $# GPU\n",
             "--time 5:00",
         ),
-        Step("%slurm image build lab/hello:1 Dockerfile -p arandu wait", r"lab/hello:1", more="--time 10:00"),
-        Step("%slurm image list", r"lab/hello:1"),
+        Step("%slurm image build lab/hello:1 Dockerfile -p arandu wait", r"lab/greeting:1", more="--time 10:00"),
+        Step("%slurm image list", r"lab/greeting:1"),
         Step(
             "%%sbatch -p arandu env=docker://lab/hello:1 wait",
             r"^Hello world$",

@@ -87,6 +87,8 @@ async def test_record_follows_its_schema_before_and_after(desk):
     path = Path(job["folder"], "job.json")
     jsonschema.validate(json.loads(path.read_text()), SCHEMA)
     await desk.finished(job["key"])
+    # The stream ends with the job's own marker; the record is written after it.
+    await desk.until(job["key"], lambda _: json.loads(path.read_text())["end"])
     record = json.loads(path.read_text())
     jsonschema.validate(record, SCHEMA)
     assert (record["job"]["id"], record["end"]["state"], record["label"]) == (job["id"], "COMPLETED", "mine")
