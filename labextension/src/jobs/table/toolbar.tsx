@@ -34,7 +34,7 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
 }
 
 /** Width of a letter, of a chip without its text, and of what stands beside the chips of the table, in pixels. */
-const [LETTER, CHIP, BESIDE] = [7, 26, 450];
+const [LETTER, CHIP, BESIDE] = [7, 34, 490];
 
 /** The states that occur, with the number of jobs: without words where there is no room for them in one line. */
 function Kinds({ table, trans, width, isNarrow }: IToolbarProps): React.ReactElement | null {
