@@ -19,9 +19,8 @@ from jupyter_slurm.domain.advice.reasons import is_held_reason
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import from_problem
 from jupyter_slurm.widgets.base import BAD, Button, calm, html, text
-from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.job_row import HEAD, row, runs
-from jupyter_slurm.widgets.live_jobs import LiveJobs
+from jupyter_slurm.widgets.live_jobs import LiveJobs, show_lines
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -74,18 +73,8 @@ class JobMonitor(LiveJobs):
         active = [data for data in known if not is_finished(data)]
         found = [data for data in self._chosen(known) if self._matches(data)]
         self._head.value = self._summary(active)
-        shown = {identity(data): data for data in found[: self._limit]}
-        gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
-        for which, data in shown.items():
-            if which not in self._rows:
-                self._rows[which] = _Row(self)
-            self._rows[which].show(data)
-        boxes = tuple(self._rows[which].box for which in shown)
-        if self._table.children != boxes:
-            self._table.children = boxes
-        for box in gone:
-            box.close()
-        left = len(found) - len(boxes)
+        show_lines(self._table, self._rows, lambda: _Row(self), found[: self._limit])
+        left = max(0, len(found) - self._limit)
         self._rest.value = calm(f"… and {left} more") if left > 0 else "" if found else calm("No jobs.")
         self._more.layout.display = None if left > 0 else "none"
 
@@ -136,7 +125,7 @@ def _between() -> ipywidgets.Layout:
 
 
 class _Row:
-    """The line of one job: a click that is late, because a cell is running, acts on no other job."""
+    """The line of one job."""
 
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})

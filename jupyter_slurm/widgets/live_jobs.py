@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import ipywidgets
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.widgets.base import WidgetPanel
-from jupyter_slurm.widgets.job_feed import cluster_feed
+from jupyter_slurm.widgets.job_feed import cluster_feed, identity
 from jupyter_slurm.widgets.log_view import LogView
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["LiveJobs"]
+__all__ = ["LiveJobs", "show_lines"]
+
+
+class JobLine(Protocol):
+    """The line of one job in a widget."""
+
+    box: ipywidgets.Box
+
+    def show(self, data: api.Job) -> None:
+        """Show the job."""
+
+
+_Line = TypeVar("_Line", bound=JobLine)
+
+
+def show_lines(
+    place: ipywidgets.Box, lines: dict[str, _Line], create: Callable[[], _Line], jobs: Iterable[api.Job]
+) -> None:
+    """Show jobs in their order. Each keeps its line, so that a late click acts on no other job.
+
+    Parameters
+    ----------
+    place : Box
+        Parent of the lines.
+    lines : dict of JobLine
+        Known lines by identity of their job; updated.
+    create : callable
+        Returns a new line.
+    jobs : iterable of Job
+        Jobs to show; the lines of others are removed.
+    """
+    shown = {identity(data): data for data in jobs}
+    gone = [lines.pop(which).box for which in lines.keys() - shown.keys()]
+    for which, data in shown.items():
+        if which not in lines:
+            lines[which] = create()
+        lines[which].show(data)
+    boxes = tuple(lines[which].box for which in shown)
+    if place.children != boxes:
+        place.children = boxes
+    for box in gone:
+        box.close()
 
 
 class LiveJobs(WidgetPanel):

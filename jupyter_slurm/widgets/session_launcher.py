@@ -29,9 +29,8 @@ from jupyter_slurm.widgets.form_fields import (
     warnings_html,
 )
 from jupyter_slurm.widgets.form_problems import FormProblems, check_submission, problems_of
-from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.lab_settings import lab_start_values, with_lab_values
-from jupyter_slurm.widgets.live_jobs import LiveJobs
+from jupyter_slurm.widgets.live_jobs import LiveJobs, show_lines
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -88,17 +87,7 @@ class SessionLauncher(LiveJobs):
 
     def draw_jobs(self) -> None:
         """Update the sessions."""
-        shown = {identity(data): data for data in self._sessions()}
-        gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
-        for which, data in shown.items():
-            if which not in self._rows:
-                self._rows[which] = _Row(self)
-            self._rows[which].show(data)
-        boxes = tuple(self._rows[which].box for which in shown)
-        if self._list.children != boxes:
-            self._list.children = boxes
-        for box in gone:
-            box.close()
+        show_lines(self._list, self._rows, lambda: _Row(self), self._sessions())
 
     def static(self) -> tuple[str, str]:
         """Return the sessions as a table."""
