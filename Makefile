@@ -67,6 +67,9 @@ PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" .
 PYTEST_LABS = env PATH="$(CURDIR)/$(1)/bin:$$PATH" $(1)/bin/python -m pytest -n 2 --dist loadfile -W default -k "not stutter" $(PYTEST_ARGS) \
   $(foreach page,panel job_page launcher kernels notices notebook rich widgets prompts_lab,tests/e2e/test_$(page).py)
 
+# The stages that `make test-coverage` measures. A traced test is slower, so that a few tests about time fail there.
+COVERED ?= MOST WAITING BROWSER ALONE
+
 # What differs between versions of Slurm: the tests that tests/each_slurm.txt names, which submit jobs.
 SLURMS ?= 22.05 24.11 26.05
 PYTEST_SLURMS = $(BIN)/pytest -n 4 --dist loadgroup -m "not remote" @tests/each_slurm.txt
@@ -74,7 +77,7 @@ PYTEST_SLURMS = $(BIN)/pytest -n 4 --dist loadgroup -m "not remote" @tests/each_
 # The parts of `make test-matrix`, each a target test-PART.
 MATRIX = lowest newest pythons bare labs hub slurms apps
 
-.PHONY: help demo lab test test-apps test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-apps test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms test-coverage release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -112,6 +115,13 @@ docs-outputs: .build/test-system .build/installed ## run the executed pages of t
 
 docs-images: .build/test-system .build/installed ## take the pictures of the documentation in a browser, and record its animation
 	@JUPYTER_SLURM_STORE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py $(PYTEST_ARGS)
+
+test-coverage: .build/test-system .build/installed ## the lines and branches that no test runs, also in other processes; two hours, as root
+	@$(QUIET) "coverage: its package" $(BIN)/python -m pip install --disable-pip-version-check -q "coverage>=7.13"
+	@rm -rf .build/coverage && install -d -m 1777 .build/coverage
+	@export COVERAGE_FILE=$(CURDIR)/.build/coverage/data; \
+	  $(foreach stage,$(COVERED),$(BIN)/coverage run --rcfile=setup.cfg $(PYTEST_$(stage)) --timeout=900 $(PYTEST_ARGS);) \
+	  $(BIN)/coverage combine -q --rcfile=setup.cfg; $(BIN)/coverage report --rcfile=setup.cfg | tee .build/coverage/report
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
