@@ -32,8 +32,8 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   [ -e /usr/lib/R/site-library/IRkernel ] || echo r-cran-irkernel; \
   command -v ip >/dev/null || echo iproute2; command -v nft >/dev/null || [ -e /usr/sbin/nft ] || echo nftables; \
   for shell in zsh fish tcsh; do command -v $$shell >/dev/null || echo $$shell; done; \
-  [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit)" ] || echo libpam-google-authenticator; \
-  [ -e /usr/lib/python3/dist-packages/mpi4py ] || echo python3-mpi4py; [ -n "$$(find /usr/lib -name libpmix.so -print -quit)" ] || echo libpmix-dev; \
+  [ -n "$$(find /lib /usr/lib -name pam_google_authenticator.so -print -quit 2>/dev/null)" ] || echo libpam-google-authenticator; \
+  [ -e /usr/lib/python3/dist-packages/mpi4py ] || echo python3-mpi4py; [ -n "$$(find /usr/lib -name libpmix.so -print -quit 2>/dev/null)" ] || echo libpmix-dev; \
   [ -x /usr/sbin/krb5kdc ] || echo krb5-kdc; command -v kinit >/dev/null || echo krb5-user; [ -x /usr/sbin/kadmin.local ] || echo krb5-admin-server)
 NPM = npm --prefix labextension --no-audit --no-fund --no-update-notifier --loglevel=error
 # Runs a command, and shows what it said only if it fails.
