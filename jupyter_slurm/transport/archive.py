@@ -28,6 +28,7 @@ _BLOCK_BYTES: Final = 1 << 18
 _MAX_HEADER_BYTES: Final = 1 << 14
 _MAX_TIME_S: Final = 1 << 62
 _GROWTH_BYTES: Final = 1 << 30
+_EARLY_ENDS: Final = ("unexpected end of data", "truncated header", "empty file")  # words of tarfile
 """Bytes by which the files may have grown since they were listed."""
 # tar --format=gnu has headers of these kinds, and those with a long name or target.
 _KINDS: Final = {DIRECTORY: tarfile.DIRTYPE, FILE: tarfile.REGTYPE, LINK: tarfile.SYMTYPE}
@@ -324,7 +325,9 @@ def _send_names(stream: Stream, names: bytes) -> None:
 
 
 def _as_error(error: OSError | tarfile.TarError | RecursionError) -> CommandError | TransportError:
-    if isinstance(error, _Refused | RecursionError):  # the latter: headers that announce headers
+    # Headers that announce headers; and what newer versions of Python refuse themselves, such as a negative size.
+    is_refused = isinstance(error, _Refused | RecursionError)
+    if is_refused or (isinstance(error, tarfile.TarError) and str(error) not in _EARLY_ENDS):
         return CommandError(
             "The cluster sent a file that was not asked for, or one of another kind. The transfer was stopped.",
             hint="Check who can write to the directory on the cluster.",
