@@ -211,7 +211,7 @@ async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, 
     monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     secret = "s3cret-value"
     transport = connect(login_node).transport
-    task = asyncio.create_task(transport.run(["sleep", "2"], context=Context(env={"TOKEN": secret}), timeout=1))
+    task = asyncio.create_task(transport.run(["sleep", "1000"], context=Context(env={"TOKEN": secret}), timeout=10))
     seen = []
     while not task.done():
         for pid in login_node.processes():
@@ -294,7 +294,9 @@ async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, conn
     one = connect(own_host)
     for name in ("squeue", "other"):
         await one.transport.write(
-            f"{folder}/{name}", f"#!/bin/sh\necho x >>{folder}/{name}.runs\nsleep 1; echo y".encode(), 0o700
+            f"{folder}/{name}",
+            f"#!/bin/sh\necho x >>{folder}/{name}.runs\nuntil [ -e {folder}/{name}.cut ]; do sleep 0.1; done; echo y".encode(),
+            0o700,
         )
     context = Context(env={"PATH": f"{folder}:/usr/bin:/bin"})
     for name, runs in (("squeue", 2), ("other", 1)):
@@ -302,6 +304,7 @@ async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, conn
         while not (folder / f"{name}.runs").exists():
             await asyncio.sleep(0.01)
         own_host.kill_sessions()
+        (folder / f"{name}.cut").touch()
         if name == "squeue":
             assert (await task).stdout == b"y\n"
         else:
@@ -360,7 +363,7 @@ async def test_a_laptop_that_slept_looks_at_once(plain_host, connect, monkeypatc
     begin = time.monotonic()
     while not one.told:
         await asyncio.sleep(0.01)
-        assert time.monotonic() - begin < 8
+        assert time.monotonic() - begin < 45
     plain_host.restore()
     assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
 
@@ -504,7 +507,7 @@ async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
 
 
 async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_folder):
-    host = ssh_host(name="far", round_trip=0.1, shared=[common])
+    host = ssh_host(name="far", round_trip=0.3, shared=[common])
     folder = new_folder(host.user)
     transport = connect(host).transport
     await asyncio.gather(transport.run(["true"]), transport.run(["true"]))  # one shell will hold a file
@@ -514,9 +517,9 @@ async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_f
             begin = time.monotonic()
             await work()
             best[name] = min(best.get(name, 9.0), time.monotonic() - begin)
-        if max(best.values()) < 0.2:
+        if max(best.values()) < 0.6:
             break
-    assert all(0.1 <= seconds < 0.2 for seconds in best.values()), best
+    assert all(0.3 <= seconds < 0.6 for seconds in best.values()), best
 
 
 def _small_things(transport, folder):

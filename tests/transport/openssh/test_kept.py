@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -107,12 +108,119 @@ async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folde
     monkeypatch.setattr(OpenSshLogin, "run", run)
     await asyncio.to_thread(master.open)
     assert not master.is_alive
-    open_ones = [one for one in os.listdir("/proc/self/fd") if _leads_to(one, folder)]
-    assert open_ones == []
+    assert _open_ones(folder) == []
     if ends:
         await gone(folder)
     await asyncio.to_thread(end_own_masters, target, way, folder)
     link.close()
+
+
+def test_a_loop_that_ends_while_its_link_connects_leaves_nothing_open(login_node, folder, monkeypatch):
+    """Check a connection that is open before its link is closed, for a task that no longer is."""
+    target = LoginTarget(login_node.name, (), str(login_node.ssh_config))
+    begun, go_on, opened = threading.Event(), threading.Event(), threading.Event()
+    open_master = openssh.ControlMaster.open
+
+    def open_later(master):
+        begun.set()
+        go_on.wait(60)
+        open_master(master)
+        opened.set()
+
+    async def leave():
+        way = await resolve_route(login_node.name, config_file=str(login_node.ssh_config))
+        link = OpenSshLink(target, way, Person(), folder)
+        connecting = asyncio.ensure_future(link.connect())
+        await asyncio.to_thread(begun.wait, 60)
+        assert not connecting.done()
+        return link
+
+    monkeypatch.setattr(openssh.ControlMaster, "open", open_later)
+    link = asyncio.run(leave())
+    go_on.set()
+    assert opened.wait(60)
+    assert _open_ones(folder)
+    link.close()
+    asyncio.run(gone(folder))
+    deadline = time.monotonic() + 60
+    while _open_ones(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+async def test_a_master_that_ends_when_it_is_found_costs_a_log_in_and_no_more(login_node, folder, log_in, monkeypatch):
+    one = await log_in(login_node.ssh_config, login_node.name, Person())
+    await one.run(["true"])
+    (master,) = masters(folder)
+    one.close(keep=True)
+    find, found = openssh.ControlMaster._find, []
+
+    def find_and_end(self, path):
+        is_found = find(self, path)
+        if is_found and not found:
+            found.append(path)
+            os.kill(master, signal.SIGTERM)
+            self.join(60)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        return is_found
+
+    monkeypatch.setattr(openssh.ControlMaster, "_find", find_and_end)
+    again = await log_in(login_node.ssh_config, login_node.name, Person())
+    assert (await again.run(["echo", "x"])).stdout == b"x\n"
+    assert found
+    assert masters(folder) not in ([master], [])
+
+
+async def test_who_finds_a_link_closed_does_not_end_the_log_in_that_is_kept(login_node, folder, log_in, monkeypatch):
+    one = await log_in(login_node.ssh_config, login_node.name, Person())
+    await one.run(["true"])
+    (master,) = masters(folder)
+    connection = one._link._connection
+    stop_pulse, done = connection._stop_pulse, []
+
+    def stop_and_find():
+        stop_pulse()
+        if not done:
+            done.append(True)
+            connection.close()  # as another thread does that finds this one no longer alive
+            done.append(True)
+
+    monkeypatch.setattr(connection, "_stop_pulse", stop_and_find)
+    one.close(keep=True)
+    async with asyncio.timeout(60):
+        while len(done) < 2 or _open_ones(folder):
+            await asyncio.sleep(0.05)
+    assert masters(folder) == [master]
+
+
+async def test_a_session_that_nobody_waits_for_any_more_is_closed(login_node, folder, log_in, monkeypatch):
+    one = await log_in(login_node.ssh_config, login_node.name, Person())
+    await one.run(["true"])
+    connection, open_session = one._link._connection, openssh.ControlMaster.open_session
+    begun, go_on = threading.Event(), threading.Event()
+
+    def open_later(master, timeout):
+        begun.set()
+        go_on.wait(60)
+        return open_session(master, timeout)
+
+    monkeypatch.setattr(openssh.ControlMaster, "open_session", open_later)
+    before = set(connection._channels)
+    asked = asyncio.ensure_future(one._link.open_session(None))
+    await asyncio.to_thread(begun.wait, 60)
+    asked.cancel()
+    await asyncio.sleep(0)
+    add, added = connection._add_channel, []
+    monkeypatch.setattr(connection, "_add_channel", lambda channel: (add(channel), added.append(channel)))
+    go_on.set()
+    async with asyncio.timeout(60):
+        while not added or connection._channels - before:
+            await asyncio.sleep(0.05)
+
+
+def _open_ones(folder):
+    return [one for one in os.listdir("/proc/self/fd") if _leads_to(one, folder)]
 
 
 def _leads_to(number, folder):

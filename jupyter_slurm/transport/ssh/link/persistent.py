@@ -155,7 +155,7 @@ class PersistentLink(ABC):
             with self._opening, self.mapped_errors(connection.last):
                 return connection.open_session(_CHANNEL_TIMEOUT_S)
 
-        return await self.threads.call(work)
+        return await self.threads.call(work, lambda session: session.close())
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """Return a stream to a port of a host, as seen from the target. Blocks; may run in any thread.
@@ -230,8 +230,9 @@ class PersistentLink(ABC):
         if self._connecting is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and its task with it
                 self._connecting.cancel()
-            if self._building is not None:
-                self.threads.run_later(self._building.close)  # or its thread waits on, perhaps for the user
+        # Or its thread waits on, perhaps for the user. It may be open, for a task that ended with its loop.
+        if self._building is not None and self._building is not self._connection:
+            self.threads.run_later(self._building.close)
         if (connection := self._connection) is not None:
             self.threads.run_later(connection.leave if keep else connection.close)
         self.threads.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,14 +19,16 @@ class DaemonThreadPool:
     def __init__(self) -> None:
         self._workers = DetachedProcesses()
 
-    async def call(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, and raise its exceptions."""
+    async def call(self, work: Callable[[], T], discard: Callable[[T], object] = lambda value: None) -> T:
+        """Return the result of ``work``, and raise its exceptions; ``discard`` gets the result of a cancelled call."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def settle(act: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and the caller with it
-                loop.call_soon_threadsafe(lambda: None if future.done() else act())
+        def settle(act: Callable[[], object], otherwise: Callable[[], object] = lambda: None) -> None:
+            try:
+                loop.call_soon_threadsafe(lambda: otherwise() if future.done() else act())
+            except RuntimeError:  # the loop is closed, and the caller with it
+                otherwise()
 
         def run() -> None:
             try:
@@ -36,7 +37,7 @@ class DaemonThreadPool:
                 reason = error
                 settle(lambda: future.set_exception(reason))
             else:
-                settle(lambda: future.set_result(value))
+                settle(lambda: future.set_result(value), lambda: discard(value))
 
         self._workers.run(run)
         return await future

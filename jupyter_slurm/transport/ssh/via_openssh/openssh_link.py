@@ -137,12 +137,12 @@ class ControlMaster:
         with lock_file(f"{self._own_socket}.lock", self._has_ended):  # two processes must not start two masters
             if self._has_ended():
                 return  # the caller of close does not wait
-            if self._find(self._own_socket):
-                # created at the end of the login, and not changed later
-                self.since = os.stat(self._own_socket).st_mtime
-                if self._max_age is None or time.time() - self.since < self._max_age:
-                    return
-                self._unfind()
+            with contextlib.suppress(FileNotFoundError):  # the master may end at this moment
+                if self._find(self._own_socket):
+                    self.since = os.stat(self._own_socket).st_mtime  # end of the login: not changed later
+                    if self._max_age is None or time.time() - self.since < self._max_age:
+                        return
+            self._unfind()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._own_socket)
             idle = _IDLE_TIMEOUT_S if self._max_age is None else min(_IDLE_TIMEOUT_S, self._max_age)
@@ -168,6 +168,8 @@ class ControlMaster:
 
     def leave(self) -> None:
         """Release the master; the login stays."""
+        if self._watch is not None:  # first: a thread that finds this connection closed must not end the master
+            self._watch.close()
         self._is_closed = True
         self._hops.close(keep=True)
         if self._login is not None:
@@ -175,8 +177,6 @@ class ControlMaster:
         self._stop_pulse()
         for channel in tuple(self._channels):
             channel.close()
-        if self._watch is not None:
-            self._watch.close()
 
     def probe(self) -> None:
         """Check by an echo session whether the master and its host answer.
@@ -278,9 +278,10 @@ class ControlMaster:
 
     def _start_pulse(self) -> None:
         self._stop_pulse()
-        session = ControlChannel(ControlSocket(self._path, _ANSWER_TIMEOUT_S), self)
+        session = ControlChannel(ControlSocket(self._path, _ANSWER_TIMEOUT_S), self, self.forget)
         try:
             self._pulse = Heartbeat(session)
+            self._add_channel(session)
         except paramiko.ChannelException as error:
             session.close()
             self._pulse = None
