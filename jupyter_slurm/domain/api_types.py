@@ -141,6 +141,8 @@ __all__ = [
     "TerminalSocket",
     "Transfer",
     "TransferWanted",
+    "TransferWantedJob",
+    "TransferWantedJobOrigin",
     "Tunnel",
     "TunnelWanted",
     "Usage",
@@ -222,12 +224,31 @@ class Tunnel(TypedDict):
     connections: int
 
 
+class TransferWantedJobOrigin(TypedDict, total=False):
+    folder: str | None
+    notebook: str | None
+
+
+class Context(TypedDict, total=False):
+    cwd: str | None
+    env: Mapping[str, str] | None
+    umask: int | None
+    limits: Mapping[str, str] | None
+
+
+class TransferWantedJob(TypedDict, total=False):
+    options: Sequence[str]
+    origin: TransferWantedJobOrigin | None
+    context: Context
+
+
 class TransferWanted(TypedDict):
     kind: str  # put, get, copy, stage
     sources: Sequence[str]
     dest: str
     to_cluster: NotRequired[str | None]
     overwrite: NotRequired[bool]
+    job: NotRequired[TransferWantedJob | None]
 
 
 class Transfer(TypedDict):
@@ -243,6 +264,8 @@ class Transfer(TypedDict):
     files: int | None
     unchanged: int
     rate: float | None
+    job: str | None
+    waits: str | None
     warnings: Sequence[str]
     error: Problem | None
     started: float
@@ -328,13 +351,6 @@ class Cluster(TypedDict):
     gpus: NotRequired[bool]
     launch: NotRequired[ClusterLaunch]
     poll: ClusterPoll
-
-
-class Context(TypedDict, total=False):
-    cwd: str | None
-    env: Mapping[str, str] | None
-    umask: int | None
-    limits: Mapping[str, str] | None
 
 
 Variables = TypedDict(

@@ -108,3 +108,4 @@ class StorageTable(TypedDict, total=False):
     expires: str
     usage_file: str
     usage_command: list[str]
+    copy_options: Sequence[str]

@@ -6,7 +6,7 @@ import re
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
-from jupyter_slurm.magics.environments.help_texts import ENVIRONMENT_HELP, IMAGE_HELP
+from jupyter_slurm.magics.environments.help_texts import COPY_HELP, ENVIRONMENT_HELP, IMAGE_HELP
 
 __all__ = ["help_for", "keyword_help", "subcommand_help"]
 
@@ -249,7 +249,7 @@ Show who uses which CPUs and GPUs now:       %slurm who [by=user,account,partiti
 Show free space and quotas:                  %slurm room [newer]
 Copy files to a cluster:                     %slurm put SOURCE… [CLUSTER:]DEST
 Copy files from a cluster:                   %slurm get [CLUSTER:]SOURCE… DEST
-Copy files between or within clusters:       %slurm copy [CLUSTER:]SOURCE… [CLUSTER:]DEST
+Copy files between or within clusters:       %slurm copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [where=job]
 Send a folder as stage= does:                %slurm stage FOLDER [CLUSTER:DEST]
 List transfers, or stop one:                 %slurm transfers [stop ID]
 Run a command on the login node:             %slurm sh [out=NAME] COMMAND
@@ -329,7 +329,12 @@ next kernel of the notebook takes them up with %srun. With the keyword release, 
 next allocation in time, run `jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal on this computer.
 """
 
-_KEYWORD_TEXTS = {"slurm launch": _SLURM, "slurm image": IMAGE_HELP, "slurm env": ENVIRONMENT_HELP}
+_KEYWORD_TEXTS = {
+    "slurm launch": _SLURM,
+    "slurm image": IMAGE_HELP,
+    "slurm env": ENVIRONMENT_HELP,
+    "slurm copy": COPY_HELP,
+}
 
 _SUBMITTING = {
     "sbatch": (_SBATCH, "sbatch"),
@@ -364,7 +369,9 @@ def help_for(magic: str) -> str:
 
 def subcommand_help(word: str, usage: str) -> str:
     """Return the help of one subcommand of ``%slurm``."""
-    whole = {"launch": _SLURM, "image": IMAGE_HELP, "env": ENVIRONMENT_HELP, "kernel": _KERNEL}.get(word)
+    whole = {"launch": _SLURM, "image": IMAGE_HELP, "env": ENVIRONMENT_HELP, "kernel": _KERNEL, "copy": COPY_HELP}.get(
+        word
+    )
     lines = (line for line in _SLURM.splitlines() if re.search(rf"%slurm {word}\b", line))
     text = whole or "\n".join(lines)
     return f"{usage}\n\n{text.strip()}\n\nAll subcommands: %slurm?\nMore: {page_url('reference/magics')}\n"

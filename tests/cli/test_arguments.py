@@ -19,7 +19,7 @@ from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import UsageError
 
 WITHOUT_CLUSTER = {"init", "sites", "config", "agent", "clean", "embedded", "uninstall"}
-FREE_FORM = {"launch", "kernel", "env", "image", "sh", "code"}
+FREE_FORM = {"copy", "launch", "kernel", "env", "image", "sh", "code"}
 
 
 def _run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -69,7 +69,7 @@ def test_the_help_of_the_settings_is_in_plain_words() -> None:
 def test_each_command_about_a_cluster_has_the_same_option(command: str) -> None:
     _, parser = command_line._parser(command)
     needed = {"show": ["12"], "report": ["12"], "cancel": ["12"], "bring": ["12"], "rename": ["old", "new"]}
-    needed |= {"put": ["a", "b"], "get": ["a", "b"], "copy": ["a", "b"], "stage": ["a"]}
+    needed |= {"put": ["a", "b"], "get": ["a", "b"], "stage": ["a"]}
     needed |= {name: ["12"] for name in ("hold", "release", "requeue", "suspend", "resume")} | {"stop": ["one"]}
     args = parser.parse_args([command, *needed.get(command, []), "--cluster", "far"])
     is_first = command in ("connect", "disconnect", "doctor")

@@ -63,6 +63,30 @@ def test_copies_within_a_cluster_and_a_staged_folder(kernel: Any, tmp_path: Path
     assert (Path(place[1]) / "x").read_text() == "xx"
 
 
+@pytest.mark.carrier("paramiko")
+def test_a_job_copies_within_a_cluster(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "from/sub").mkdir(parents=True)
+    (tmp_path / "from/sub/a b").write_text("x" * 1000)
+    (tmp_path / "from/empty").mkdir()
+    (tmp_path / "other").write_text("other")
+    line = f"%slurm copy -t 5 {tmp_path}/from {tmp_path}/other {tmp_path}/to/ --job-name moved"
+    copied = kernel.ok(line, timeout=90).result["text/plain"]
+    found = re.search(r"Copied 2 files \(1005 B\) to \S+\. Job (\d+) copied\.", copied)
+    assert found is not None, copied
+    assert (tmp_path / "to/from/sub/a b").read_text() == "x" * 1000
+    assert (tmp_path / "to/from/empty").is_dir()
+    assert sorted(os.listdir(tmp_path / "to")) == ["from", "other"]
+    kernel.ok(f"import jupyter_slurm\njob = jupyter_slurm.job({found[1]!r})")
+    assert kernel.value("job.name + ' ' + job.state") == "moved COMPLETED"
+
+    (tmp_path / "other").write_text("another")
+    refused = kernel.run(f"%slurm copy {tmp_path}/other {tmp_path}/to/ where=job")
+    assert "The destination has other files of these names: other" in refused.traceback
+    refused = kernel.run(f"%slurm copy {tmp_path}/other {tmp_path}/third -p none-such")
+    assert "invalid partition" in refused.traceback.lower(), refused.traceback
+    assert sorted(os.listdir(tmp_path)) == ["from", "other", "to"]
+
+
 def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) -> None:
     kernel.ok("%slurm sh true")  # the login of the notebook
     (tmp_path / "a").write_text("a")
@@ -80,6 +104,19 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
     assert terminal(environment, "transfers", "stop", "0" * 12).returncode == 1
 
 
+@pytest.mark.here_only("over SSH, they begin in the home directory")
+def test_relative_paths_begin_in_the_working_directory_as_those_of_ls_do(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("one")
+    kernel.ok(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
+    try:
+        kernel.ok("%slurm copy one two\n%slurm put two three/\n%slurm get three/two four")
+        assert (tmp_path / "three/two").read_text() == (tmp_path / "four").read_text() == "one"
+        kernel.ok("found = %slurm ls three")
+        assert kernel.value("found.path") == f"{tmp_path}/three"
+    finally:
+        kernel.ok("os.chdir(before)")
+
+
 @pytest.mark.parametrize(
     ("kind", "words", "said"),
     [
@@ -90,6 +127,7 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
         ("put", "-r x y", "no option '-r'"),
         ("get", "one:x two:y .", "The sources are on one and two"),
         ("stage", "x y z", "Name one folder"),
+        ("copy", "x y where=moon", "where=moon is not supported"),
         ("stage", "far:x", "Only a folder of this computer can be staged"),
     ],
 )
@@ -108,6 +146,6 @@ def test_a_file_with_the_name_of_a_keyword_is_a_file(tmp_path: Path, monkeypatch
 
 def test_words_of_a_copy() -> None:
     found = parse_words("copy", ["one:x", "y", "two:", "overwrite"])
-    assert (found.cluster, found.sources, found.to_cluster, found.dest) == ("one", ["x", "y"], "two", "~")
+    assert (found.cluster, found.sources, found.to_cluster, found.dest) == ("one", ["x", "y"], "two", ".")
     found = parse_words("get", ["one:$SCRATCH/a:b", "./c:d"])
     assert (found.cluster, found.sources, found.dest) == ("one", ["$SCRATCH/a:b"], os.path.abspath("c:d"))

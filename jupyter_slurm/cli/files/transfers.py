@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
-from jupyter_slurm.cli.terminal import add_command, for_terminal
+from jupyter_slurm.cli.arguments.cluster import (
+    CLUSTER_HELP,
+    add_cluster_option,
+    requested_cluster,
+    with_cluster_first,
+)
+from jupyter_slurm.cli.terminal import add_command, add_verbatim, for_terminal
+from jupyter_slurm.documentation import page_url
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
 
 __all__ = ["add_parser", "run"]
 
@@ -26,10 +35,13 @@ Copy files and folders of a cluster to this computer.
   jupyter slurm get mycluster:project/results .
   jupyter slurm get results/model.pt results/log.txt downloads/""",
     "copy": """\
-Copy files between two clusters, through this computer, or within one cluster, on its login node.
+Copy files between two clusters, through this computer, or within one cluster, on its login node or in a job.
 
   jupyter slurm copy mycluster:results other:results
-  jupyter slurm copy data '$SCRATCH/'""",
+  jupyter slurm copy data '$SCRATCH/'
+  jupyter slurm copy data '$SCRATCH/' -p normal --time 1:00:00
+
+With options of sbatch or the word where=job, a job copies within the cluster. The command waits until it has ended.""",
     "stage": """\
 Send a folder to a cluster as stage= of a job does. A later job with stage= sends only what has changed.
 
@@ -46,6 +58,13 @@ lead out of the copied folder are not copied."""
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
     for name, about in _ABOUT.items():
+        if name == "copy":
+            usage = (
+                "jupyter slurm copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [options of sbatch] [keywords] [--cluster NAME]"
+            )
+            more = f"  --cluster NAME  {CLUSTER_HELP}\n\n{page_url('how-to/copy-files')}"
+            add_verbatim(subparsers, name, usage=usage, description=f"{about}\n\n{_WORDS}\n\n{more}")
+            continue
         is_list = name == "transfers"
         parser = add_command(
             subparsers, name, description=about if is_list else f"{about}\n\n{_WORDS}", page="how-to/copy-files"
@@ -57,21 +76,42 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.client.interrupts import WaitInterrupted
-    from jupyter_slurm.client.transfers.transfer import list_transfers, run_transfer, stop_transfer
+    from jupyter_slurm.client.transfers.transfer import list_transfers, stop_transfer
     from jupyter_slurm.errors import UsageError
 
+    if args.command == "copy":
+        return _copy(args)
     cluster = requested_cluster(args) if args.cluster else None
     if args.command != "transfers":
-        try:
-            print(for_terminal(run_transfer(args.command, args.words, cluster)))
-        except WaitInterrupted as stopped:
-            print(stopped.message, file=sys.stderr)
-            return 130
-    elif not args.words:
+        return _run(args.command, args.words, cluster)
+    if not args.words:
         print(repr(list_transfers(cluster)))
     elif len(args.words) == 2 and args.words[0] == "stop":
         print(stop_transfer(args.words[1], cluster))
     else:
         raise UsageError("The command takes only `stop ID`.", hint="Use `jupyter slurm transfers [stop ID]`.")
+    return 0
+
+
+def _copy(args: argparse.Namespace) -> int:
+    """Copy between or within clusters; the words have options of sbatch."""
+    if not args.words or {"-h", "--help"} & set(args.words):
+        args.explain()
+        return 0 if args.words else 2
+    from jupyter_slurm.client.clusters.cluster import use
+
+    words = with_cluster_first(args.words)
+    is_named = len(words) < len(args.words) or words != list(args.words)
+    return _run("copy", words[is_named:], use(words[0]) if is_named else None)
+
+
+def _run(command: str, words: list[str], cluster: Cluster | None) -> int:
+    from jupyter_slurm.client.interrupts import WaitInterrupted
+    from jupyter_slurm.client.transfers.transfer import run_transfer
+
+    try:
+        print(for_terminal(run_transfer(command, words, cluster)))
+    except WaitInterrupted as stopped:
+        print(stopped.message, file=sys.stderr)
+        return 130
     return 0

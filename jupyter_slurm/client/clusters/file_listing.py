@@ -56,8 +56,14 @@ class FileListing:
 
 
 def path_on(cluster: Cluster, path: str) -> str:
-    """Return the path for the API: on this computer, relative paths start in the working directory."""
-    return path if cluster.is_remote else os.path.abspath(os.path.expanduser(path))
+    """Return the path for the API: on this computer, relative paths start in the working directory.
+
+    Variables at the beginning are those of the cluster.
+    """
+    if cluster.is_remote or path.startswith("$"):
+        return path
+    whole = os.path.abspath(os.path.expanduser(path))
+    return whole + "/" if path.endswith("/") and whole != "/" else whole
 
 
 def request_listing(cluster: Cluster, path: str = ".", *, has_hidden: bool = False) -> FileListing:

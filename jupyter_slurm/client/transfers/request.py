@@ -9,19 +9,25 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jupyter_slurm.client.clusters.cluster_names import split_address
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.domain.options.option_parser import Option, OptionTable
+from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["USAGES", "Request", "parse_words"]
+__all__ = ["COPY_KEYWORDS", "USAGES", "Request", "parse_words", "split_options"]
 
 USAGES: Final = {
     "put": "put SOURCE… [CLUSTER:]DEST [overwrite] [background]",
     "get": "get [CLUSTER:]SOURCE… DEST [overwrite] [background]",
-    "copy": "copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [overwrite] [background]",
+    "copy": "copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [where=job] [options of sbatch] [overwrite] [background]",
     "stage": "stage FOLDER [CLUSTER:DEST] [background]",
 }
 """Usage of each command, without its first word."""
 
+COPY_KEYWORDS: Final[dict[str, bool | None]] = {"background": False, "overwrite": False, "where": True}
+"""The keywords of ``copy``, and whether each takes a value."""
+
 _KEYWORDS: Final = ("overwrite", "background")
+_UNSUPPORTED_OPTIONS: Final = ("array", "test-only", "wrap", "help", "usage", "version")
+_PLACES: Final = {"where=job": "job", "where=login": "login"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Request:
         Cluster of the destination of a copy; None: that of the sources.
     keywords : frozenset of str
         overwrite, background.
+    where : str or None
+        ``job`` or ``login``: who copies within a cluster; None: as the options say.
     """
 
     kind: str
@@ -44,6 +52,7 @@ class Request:
     dest: str
     to_cluster: str | None = None
     keywords: frozenset[str] = field(default_factory=frozenset)
+    where: str | None = None
 
 
 def parse_words(kind: str, words: Sequence[str]) -> Request:
@@ -55,13 +64,18 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
         A path is missing, or is on the wrong side.
     """
     usage = f"Use `{USAGES[kind]}`."
+    allowed = (*_KEYWORDS, *(_PLACES if kind == "copy" else ()))
     end = len(words)
-    while end and words[end - 1] in _KEYWORDS:  # elsewhere it is a file, perhaps one that a pattern has found
+    while end and words[end - 1] in allowed:  # elsewhere it is a file, perhaps one that a pattern has found
         end -= 1
     keywords, paths = frozenset(words[end:]), list(words[:end])
     if options := [path for path in paths if path.startswith("-")]:
         raise UsageError(
             f"There is no option {options[0]!r} of {kind}.", hint=f"{usage} Write ./ before such a file name."
+        )
+    if kind == "copy" and (wrong := next((path for path in paths if path.startswith("where=")), None)):
+        raise UsageError(
+            f"{wrong} is not supported.", hint="Use where=job or where=login, after the paths. Write ./ before a file."
         )
     if kind == "stage":
         return _parse_stage(paths, keywords, usage)
@@ -71,13 +85,30 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
     if kind == "put":
         _check_local(sources, "Only files of this computer can be sent", "get")
         name, path = split_address(dest)
-        return Request(kind, name, _expand(sources), path or "~", keywords=keywords)
+        return Request(kind, name, _expand(sources), path or ".", keywords=keywords)
     from_cluster, names = _split_all(sources)
     if kind == "get":
         _check_local([dest], "The destination must be on this computer", "put")
         return Request(kind, from_cluster, names, _absolute(dest), keywords=keywords)
     to_cluster, path = split_address(dest)
-    return Request(kind, from_cluster or to_cluster, names, path or "~", to_cluster or from_cluster, keywords)
+    where = next((_PLACES[word] for word in words[end:] if word in _PLACES), None)
+    return Request(kind, from_cluster or to_cluster, names, path or ".", to_cluster or from_cluster, keywords, where)
+
+
+def split_options(words: Sequence[str], table: OptionTable) -> tuple[list[str], list[Option]]:
+    """Return the paths and keywords of ``copy``, and its options of sbatch."""
+    rest, options, at = list[str](), list[Option](), 0
+    while at < len(words):
+        found = table.read_option(words, at) if table.is_option(words[at]) else []
+        rest += [] if found else [words[at]]
+        options += found
+        at += sum(len(option.tokens) for option in found) or 1
+    for option in options:
+        if option.name in _UNSUPPORTED_OPTIONS:
+            raise OptionError(
+                f"--{option.name} is not supported: one job copies the files.", hint="Omit it.", option=option.name
+            )
+    return rest, options
 
 
 def _parse_stage(paths: list[str], keywords: frozenset[str], usage: str) -> Request:
@@ -94,7 +125,7 @@ def _split_all(sources: list[str]) -> tuple[str | None, list[str]]:
     clusters = {name for name, _ in split if name is not None}
     if len(clusters) > 1:
         raise UsageError(f"The sources are on {' and '.join(sorted(clusters))}.", hint="Copy them in two steps.")
-    return next(iter(clusters), None), [path or "~" for _, path in split]
+    return next(iter(clusters), None), [path or "." for _, path in split]
 
 
 def _check_local(paths: Sequence[str], what: str, other: str) -> None:

@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
+from jupyter_slurm.client.clusters.file_listing import path_on
+from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.transfers.request import Request, parse_words
-from jupyter_slurm.errors import UsageError, from_problem
+from jupyter_slurm.client.submission.submit import Submission
+from jupyter_slurm.client.transfers.request import Request, parse_words, split_options
+from jupyter_slurm.domain.options.option_parser import Option
+from jupyter_slurm.errors import OptionError, UsageError, from_problem
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -38,17 +42,43 @@ def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None
     WaitInterrupted
         The user interrupted: the transfer is stopped, and can be continued.
     """
+    options = list[Option]()
+    if kind == "copy" and any(word.startswith("-") for word in words):
+        words, options = split_options(words, option_table(cluster or current(), "sbatch"))
     request = parse_words(kind, words)
     cluster = with_id(request.cluster) if request.cluster else cluster or current()
-    asked: dict[str, object] = {"kind": kind, "sources": request.sources, "dest": request.dest}
+    sources, dest = request.sources, request.dest
+    asked: dict[str, object] = {"kind": kind}
+    if kind in ("get", "copy"):
+        sources = [path_on(cluster, path) for path in sources]
+    if kind == "put":
+        dest = path_on(cluster, dest)
+    asked |= {"sources": sources, "dest": dest}
     if kind == "copy":
-        asked["to_cluster"] = with_id(request.to_cluster).name if request.to_cluster else cluster.name
+        to_cluster = with_id(request.to_cluster) if request.to_cluster else cluster
+        asked |= {"to_cluster": to_cluster.name, "dest": path_on(to_cluster, dest)}
+        asked |= _job(cluster, request, options)
     if "overwrite" in request.keywords:
         asked["overwrite"] = True
     started: api.Transfer = cluster.client.post(cluster.path("transfers"), json=asked)
     if "background" in request.keywords:
         return f"Transfer {started['id']} has started. `%slurm transfers` shows its progress."
     return _follow(cluster, request, started)
+
+
+def _job(cluster: Cluster, request: Request, options: Sequence[Option]) -> dict[str, object]:
+    """Return the job that copies, if the options or ``where=`` request one."""
+    if options and request.where == "login":
+        raise OptionError(
+            f"--{options[0].name} has no effect with where=login: the login node copies without a job.",
+            hint="Omit the options of sbatch.",
+            option=options[0].name,
+        )
+    if not options and request.where != "job":
+        return {}
+    words = [word for option in options for word in option.tokens]
+    with Submission("script", "", words).body(cluster) as body:
+        return {"job": {name: body[name] for name in ("options", "origin", "context")}}
 
 
 def stop_transfer(transfer_id: str, cluster: Cluster | None = None) -> str:
@@ -85,8 +115,10 @@ def _follow(cluster: Cluster, request: Request, now: api.Transfer) -> str:
             line.show(now)
     except KeyboardInterrupt:
         cluster.client.post(f"{path}/stop")
+        job = f" and job {now['job']} is cancelled" if now["job"] else ""
         raise WaitInterrupted(
-            "Interrupted: the transfer is stopped. Files that have arrived are kept; the same command continues it."
+            f"Interrupted: the transfer is stopped{job}. Files that have arrived are kept; the same command continues "
+            "it."
         ) from None
     finally:
         line.end()
@@ -105,6 +137,8 @@ def _result(now: api.Transfer) -> str:
     said = f"Copied {files} file{'' if files == 1 else 's'} ({format_size(now['total'] or 0)}) to {place}."
     if same := now["unchanged"]:
         said += f" {same} {'is' if same == 1 else 'are'} unchanged."
+    if job := now["job"]:
+        said += f" Job {job} copied."
     return "\n".join([said, *map(printable, now["warnings"])])
 
 
@@ -122,11 +156,19 @@ class _Line:
             return
         self._next, self._is_shown = time.monotonic() + _REDRAW_S, True
         total, rate = now["total"], now["rate"]
+        if now["waits"]:
+            text = f"{self._subject}: job {now['job'] or ''} waits. {printable(now['waits'])}"[:_WIDTH]
+            self._write(text)
+            return
         text = f"{self._subject}: {format_size(now['bytes'])}"
         text += "" if total is None else f" of {format_size(total)}"
         if rate:
             text += f", {format_size(int(rate))}/s"
             text += "" if total is None else f", {(total - now['bytes']) / rate:.0f} s left"
+        self._write(text)
+
+    @staticmethod
+    def _write(text: str) -> None:
         sys.stderr.write(f"\r{text:<{_WIDTH}}")
         sys.stderr.flush()
 

@@ -13,6 +13,7 @@ from jupyter_slurm.client.environments.environment import KEYWORDS as ENVIRONMEN
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_WORDS
 from jupyter_slurm.client.kernels.kernelspecs import listed
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
+from jupyter_slurm.client.transfers.request import COPY_KEYWORDS
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
@@ -45,6 +46,7 @@ _KEYWORDS_ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%slurm launch": LAUNCH_WORDS,
     "%slurm env": ENVIRONMENT_WORDS,
     "%slurm image": IMAGE_WORDS,
+    "%slurm copy": COPY_KEYWORDS,
 }
 _KEYWORDS_FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_KEYWORDS, "%srun": LINE_KEYWORDS}
 # The holder of an allocation or a session is a batch job, a process is a step.
@@ -53,6 +55,7 @@ _TABLES: Final = {
     "slurm launch": "sbatch",
     "slurm env": "sbatch",
     "slurm image": "sbatch",
+    "slurm copy": "sbatch",
     "remote": "srun",
 }
 
@@ -164,7 +167,7 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
             return _suggest_environment(words, last)
         if words[:1] == ["kernel"]:
             return _suggest_kernel(words[1:], last, shell)
-        if words[:1] not in (["launch"], ["image"], ["env"]):
+        if words[:1] not in (["launch"], ["image"], ["env"], ["copy"]):
             return _suggest_slurm(words, last)
         magic, words = f"%slurm {words[0]}", words[1:]
     command = magic.lstrip("%")
@@ -178,6 +181,8 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
         offered = [] if "=" in last else name_completion.options(table.command) or named_options(table)
         return Suggestion(last, offered)
     ours = _allowed_keywords(magic, words, last)
+    if command == "slurm copy" and not any(last and word.startswith(last.partition("=")[0]) for word in COPY_KEYWORDS):
+        return None  # a file
     if ours is not None:
         name, equals, value = last.partition("=")
         if equals:

@@ -1,8 +1,27 @@
-"""Help of ``%slurm image`` and ``%slurm env``."""
+"""Help of ``%slurm image``, ``%slurm env`` and ``%slurm copy``."""
 
 from __future__ import annotations
 
-__all__ = ["ENVIRONMENT_HELP", "IMAGE_HELP"]
+__all__ = ["COPY_HELP", "ENVIRONMENT_HELP", "IMAGE_HELP"]
+
+COPY_HELP = """
+Copy files between two clusters, through this computer, or within one cluster: on its login node or in a job. Files that
+are the same are not copied. If files of the destination differ, nothing is copied, and the error names them.
+
+    %slurm copy mycluster:results other:results
+    %slurm copy mycluster:data mycluster:/scratch/ana/
+    %slurm copy data /scratch/ana/ -p normal --time 1:00:00
+
+Options of sbatch, as in the last line, let a job named copy do the work. The login node is for short copies.
+
+Keywords at the end (they have no dashes; options of Slurm have):
+    where=job     copy within the cluster in a job, also without options of sbatch; where=login: on the login node
+                  (default)
+    overwrite     replace files of the destination that differ
+    background    do not wait for the end: %slurm transfers shows the progress
+
+An interrupt, or %slurm transfers stop ID, stops the copy and cancels its job. The same command continues it.
+"""
 
 IMAGE_HELP = """
 Jobs on a node pull and build container images, with the runtime of the cluster. The card of the job shows the output

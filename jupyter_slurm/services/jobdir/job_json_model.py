@@ -367,6 +367,7 @@ class JobRecordFile(JsonObject):
     environment: EnvironmentRecord | None = optional_object(EnvironmentRecord)
     image: ImageRecord | None = optional_object(ImageRecord)
     environment_build: EnvironmentBuildRecord | None = optional_object(EnvironmentBuildRecord)
+    copies_to: str | None = None
     stage: StageRecord | None = optional_object(StageRecord)
     notebook: str | None = None
     git: GitRecord | None = optional_object(GitRecord)

@@ -137,7 +137,9 @@ class TrackedJob:
     @property
     def reports_events(self) -> bool:
         """Return whether a runner reports the start and the end of the job."""
-        is_ours = bool((known := self.record) and (known.run or known.image or known.environment_build))
+        is_ours = bool(
+            (known := self.record) and (known.run or known.image or known.environment_build or known.copies_to)
+        )
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
 
     @property

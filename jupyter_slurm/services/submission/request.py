@@ -11,7 +11,7 @@ __all__ = ["SubmissionRequest"]
 
 
 class SubmissionRequest(api.Submission):
-    """Submission; ``session``, ``image`` and ``environment_build`` have the form of job.json.
+    """Submission; ``session``, ``image``, ``environment_build`` and ``copies_to`` have the form of job.json.
 
     ``files`` go into the job directory.
     """
@@ -19,6 +19,7 @@ class SubmissionRequest(api.Submission):
     session: NotRequired[Mapping[str, Any]]
     image: NotRequired[Mapping[str, Any]]
     environment_build: NotRequired[Mapping[str, Any]]
+    copies_to: NotRequired[str]
     files: NotRequired[Mapping[str, bytes]]
     warnings: NotRequired[Sequence[str]]
     process: NotRequired[int | None]

@@ -305,6 +305,7 @@ class _Start:
             resume=(asked.get("resume") or None) if "resume" in names else None,
             image=ImageRecord.from_json(asked["image"]) if asked.get("image") else None,
             environment_build=EnvironmentBuildRecord.from_json(build) if build else None,
+            copies_to=asked.get("copies_to"),
             environment=EnvironmentRecord.from_json(self.prepared.environment.as_dict()) if self.prepared else None,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, Entry
 from jupyter_slurm.errors import CommandError, CommandMissing
@@ -13,7 +13,7 @@ from jupyter_slurm.transport.archive import Archive
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.rsync import Rsync, check_rsync
 
-__all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "has_rsync"]
+__all__ = ["ArchiveCarrier", "Carrier", "RsyncCarrier", "WithinCluster", "Work", "has_rsync", "split_names"]
 
 # Devices are not copied. Links stay links, and those that lead out are left out. Names stand on standard input. With
 # --omit-dir-times, incremental recursion takes twice as long for 10,000 files (measured with 3.5.0).
@@ -24,37 +24,66 @@ _OPTIONS: Final = [
 _GROWTH_BYTES: Final = 1 << 30
 """Bytes by which the files may have grown since they were listed, and of their names."""
 _VANISHED_EXIT_CODE: Final = 24
+_MAKE: Final = 'mkdir -p -- "$1" && cd -- "$1" && exec xargs -0 -r mkdir -p --'
 _COPY: Final = r"""
 cd -- "$1" && mkdir -p -- "$2" || exit
 exec xargs -0 -r sh -c 'dest=$1; shift; exec cp -dR --preserve=timestamps --parents -- "$@" "$dest"' sh "$2"
 """
 
 
+class Work(NamedTuple):
+    """Work of a carrier in one directory.
+
+    Attributes
+    ----------
+    group : Group
+        The directories.
+    entries : mapping
+        Entries to copy, by path.
+    whole : list of str
+        Names of which everything is to be copied.
+    total : int
+        Bytes of the directory, with those that an earlier run has copied.
+    """
+
+    group: Group
+    entries: Mapping[str, Entry]
+    whole: Sequence[str]
+    total: int
+
+
 class Carrier(Protocol):
-    """Copies entries of a directory to the directory that receives them."""
+    """Copies entries of directories to the directories that receive them."""
 
     async def end_remains(self, group: Group) -> None:
         """End the remains of an earlier run, whose connection broke."""
         ...
 
-    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
-        """Copy entries.
-
-        Parameters
-        ----------
-        group : Group
-            The directories.
-        entries : mapping
-            Entries to copy, by path.
-        whole : list of str
-            Names of which everything is to be copied.
-        moved : callable
-            Called with the number of bytes.
-        """
+    async def copy(self, works: Sequence[Work], moved: Moved) -> None:
+        """Copy entries, and call ``moved`` with the number of bytes."""
         ...
 
 
-class RsyncCarrier:
+class _EachDirectory:
+    """Carrier that copies one directory after the other."""
+
+    async def copy(self, works: Sequence[Work], moved: Moved) -> None:
+        """Copy entries; see :class:`Carrier`."""
+        before = 0
+        for work in works:
+            if work.entries:
+                await self._copy(work.group, work.entries, work.whole, _counting_from(before, moved))
+            before += work.total
+
+    async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        raise NotImplementedError
+
+
+def _counting_from(before: int, moved: Moved) -> Moved:
+    return lambda count: moved(before + count)
+
+
+class RsyncCarrier(_EachDirectory):
     """rsync over the connection of a transport. ``is_pull``: from the cluster to this computer."""
 
     def __init__(self, transport: Transport, owner: str, *, is_pull: bool) -> None:
@@ -64,8 +93,7 @@ class RsyncCarrier:
         """End the remains of an earlier run."""
         await self._rsync(group).end_remains()
 
-    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
-        """Copy entries; see :class:`Carrier`."""
+    async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
         parts = [path for path in entries if path.split("/", 1)[0] not in whole]
         for names, options in ((whole, ["--recursive", "--no-inc-recursive"]), (parts, ["--no-recursive"])):
             if not names:
@@ -86,7 +114,7 @@ class RsyncCarrier:
         return Rsync(self._transport, near, far, owner=self._owner, moved=moved, limit=limit)
 
 
-class ArchiveCarrier:
+class ArchiveCarrier(_EachDirectory):
     """tar over the connection of a transport. ``is_pull``: from the cluster to this computer."""
 
     def __init__(self, transport: Transport, *, is_pull: bool) -> None:
@@ -95,13 +123,12 @@ class ArchiveCarrier:
     async def end_remains(self, group: Group) -> None:
         """Do nothing: tar ends with its stream."""
 
-    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
-        """Copy entries; see :class:`Carrier`."""
+    async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
         near, far = (group.received, group.folder) if self._is_pull else (group.folder, group.received)
         await Archive(self._transport, near, far, moved).run(entries, is_pull=self._is_pull)
 
 
-class WithinCluster:
+class WithinCluster(_EachDirectory):
     """``cp`` on the login node of a cluster."""
 
     def __init__(self, transport: Transport) -> None:
@@ -110,19 +137,30 @@ class WithinCluster:
     async def end_remains(self, group: Group) -> None:
         """Do nothing: ``cp`` ends with its connection."""
 
-    async def copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
-        """Copy entries; see :class:`Carrier`."""
-        parts = [
-            path for path, entry in entries.items() if entry.kind != DIRECTORY and path.split("/", 1)[0] not in whole
-        ]
-        raw = "".join(f"./{path}\0" for path in (*whole, *parts))
-        argv = ["/bin/sh", "-c", _COPY, "sh", group.folder, group.received]
-        done = await self._transport.run(argv, stdin=raw.encode("utf-8", "surrogateescape"), timeout=None)
+    async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
+        directories, files = split_names(entries, whole)
+        await self._run(_MAKE, group.received, names=directories)
+        await self._run(_COPY, group.folder, group.received, names=[*whole, *files])
+
+    async def _run(self, script: str, *args: str, names: Sequence[str]) -> None:
+        if not names:
+            return
+        raw = "".join(f"./{name}\0" for name in names).encode("utf-8", "surrogateescape")
+        done = await self._transport.run(["/bin/sh", "-c", script, "sh", *args], stdin=raw, timeout=None)
         if done.exit_code:
             said = printable(decode_output(done.stderr)).strip()[:500]
             raise CommandError(
                 f"The copy on the cluster failed: {said}", hint="Check the permissions and your quota: `%slurm room`."
             )
+
+
+def split_names(entries: Mapping[str, Entry], whole: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the directories and the other entries below names that are not copied as a whole."""
+    names: tuple[list[str], list[str]] = ([], [])
+    for path, entry in entries.items():
+        if path.split("/", 1)[0] not in whole:
+            names[entry.kind != DIRECTORY].append(path)
+    return names
 
 
 async def has_rsync(transport: Transport, name: str) -> bool:

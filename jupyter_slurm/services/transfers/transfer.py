@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.staging_rules import names as first_names
 from jupyter_slurm.domain.storage.transfer_rules import FILE, Entry, TransferChoice, choose
-from jupyter_slurm.errors import CommandError, SlurmError
+from jupyter_slurm.errors import CommandError, SlurmError, SubmitRefused, UsageError
+from jupyter_slurm.services.transfers.carriers import Carrier, Work
 from jupyter_slurm.services.transfers.sides import Destination, Group, Side, group_items
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
-    from jupyter_slurm.services.transfers.carriers import Carrier
 
 __all__ = ["Transfer", "TransferRequest", "copy_files"]
 
@@ -36,6 +36,8 @@ class TransferRequest:
         put, get or copy.
     overwrite : bool
         Whether files of the destination that differ are replaced.
+    job : mapping or None
+        Options, context and origin of the job that copies within a cluster; None: the login node copies.
     """
 
     cluster: str
@@ -44,6 +46,7 @@ class TransferRequest:
     dest: str
     to_cluster: str | None = None
     overwrite: bool = False
+    job: api.TransferWantedJob | None = field(default=None, compare=False)
 
     def digest(self, owner: str) -> str:
         """Return a name for the request on a computer, which is the same after an interruption."""
@@ -65,6 +68,10 @@ class Transfer:
         Absolute path of the destination, as soon as it is known.
     unchanged : int
         Files that are the same on both sides.
+    job_key : str or None
+        Key of the job that copies.
+    job, waits : str or None
+        Its ID, and why it does not run yet.
     """
 
     id: str
@@ -81,7 +88,9 @@ class Transfer:
     dest: str = ""
     started: float = field(default_factory=time.time)
     ended: float | None = None
-    _finished_bytes: int = 0
+    job_key: str | None = None
+    job: str | None = None
+    waits: str | None = None
     _samples: list[tuple[float, int]] = field(default_factory=list)
     _published: float = 0.0
 
@@ -95,8 +104,8 @@ class Transfer:
             self.warnings.append(f"Not copied (links that lead out, or devices): {first_names(choice.skipped)}.")
 
     def note_bytes(self, done: int) -> None:
-        """Take the number of bytes of the present directory."""
-        self.done, now = self._finished_bytes + done, time.monotonic()
+        """Take the number of copied bytes."""
+        self.done, now = done, time.monotonic()
         if self.total is not None:
             self.done = min(self.done, self.total)
         if now - self._published >= _MIN_CHANGE_INTERVAL_S:
@@ -104,10 +113,6 @@ class Transfer:
             recent = [sample for sample in self._samples if now - sample[0] < _RATE_WINDOW_S]
             self._samples = [*recent, (now, self.done)]
             self.changed(self)
-
-    def finish_part(self, size: int) -> None:
-        """Count a directory as copied."""
-        self._finished_bytes += size
 
     def follow(self, step: Transfer) -> None:
         """Take the progress of a step of this transfer, which is a transfer itself."""
@@ -133,6 +138,8 @@ class Transfer:
             "files": self.files,
             "unchanged": self.unchanged,
             "rate": rate,
+            "job": self.job,
+            "waits": self.waits,
             "warnings": self.warnings,
             "error": None if self.error is None else self.error.to_problem(),
             "started": self.started,
@@ -188,9 +195,13 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
     def moved(done: int) -> None:
         loop.call_soon_threadsafe(transfer.note_bytes, done)
 
-    for part in parts:
-        await _copy_part(part, place, dest, carrier, moved)
-        transfer.finish_part(part.choice.total)
+    works = [await _work(part, place, dest, carrier) for part in parts]
+    try:
+        await carrier.copy(works, moved)
+    except (SubmitRefused, UsageError):  # no job was submitted
+        if not place.is_resumed:
+            await dest.discard(place)
+        raise
     met = await dest.finish(place, [part.group for part in parts], overwrite=request.overwrite)
     if met:
         raise _conflict(met)
@@ -206,21 +217,21 @@ async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _
         final, slash, rest = path.partition("/")
         if final in names:  # a cluster may list anything
             other[names[final] + slash + rest] = entry
-    whole = [name for name in group.names if name not in other and name in found]
-    return _Part(group, found, await asyncio.to_thread(choose, found, other), whole)
+    choice = await asyncio.to_thread(choose, found, other)
+    in_parts = {path.split("/", 1)[0] for path in choice.skipped}
+    whole = [name for name in group.names if name not in other and name in found and name not in in_parts]
+    return _Part(group, found, choice, whole)
 
 
-async def _copy_part(
-    part: _Part, place: Destination, dest: Side, carrier: Carrier, moved: Callable[[int], None]
-) -> None:
+async def _work(part: _Part, place: Destination, dest: Side, carrier: Carrier) -> Work:
+    """Return what is to be copied; what an earlier run has received is not copied again."""
     entries = {path: part.source[path] for path in part.choice.copied}
     if place.is_resumed:
         await carrier.end_remains(part.group)
         received = await dest.list_files(part.group.received, list(part.group.names))
         needed = set((await asyncio.to_thread(choose, entries, received)).copied)
         entries = {path: entry for path, entry in entries.items() if path in needed}
-    if entries:
-        await carrier.copy(part.group, entries, part.whole, moved)
+    return Work(part.group, entries, part.whole, part.choice.total)
 
 
 def _conflicts(parts: Sequence[_Part], *, overwrite: bool) -> CommandError | None:

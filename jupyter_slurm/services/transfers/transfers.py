@@ -18,6 +18,7 @@ from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 from jupyter_slurm.services.transfers.carriers import ArchiveCarrier, Carrier, RsyncCarrier, WithinCluster, has_rsync
 from jupyter_slurm.services.transfers.cluster_side import ClusterSide
+from jupyter_slurm.services.transfers.copy_job import JobWithinCluster, cancel_job
 from jupyter_slurm.services.transfers.local_side import LocalSide
 from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest, copy_files
 
@@ -76,6 +77,7 @@ class Transfers:
             asked["dest"],
             asked.get("to_cluster") or (cluster if asked["kind"] == "copy" else None),
             asked.get("overwrite", False),
+            asked.get("job"),
         )
         _check_paths(request)
         if request.to_cluster:
@@ -101,9 +103,10 @@ class Transfers:
         return self._find(transfer_id).to_api()
 
     async def stop_transfer(self, transfer_id: str) -> api.Transfer:
-        """Stop a transfer; what has arrived is kept for the next run."""
+        """Stop a transfer, and cancel its job; what has arrived is kept for the next run."""
         transfer = self._find(transfer_id)
         await _end(transfer)
+        await cancel_job(self._cluster(transfer.request.cluster), transfer)
         return transfer.to_api()
 
     async def stop(self) -> None:
@@ -158,7 +161,7 @@ class Transfers:
         if request.kind == "stage":
             await self._stage(transfer)
         elif request.to_cluster == request.cluster:
-            await copy_files(transfer, far, far, WithinCluster(far.transport), partial)
+            await copy_files(transfer, far, far, self._within(transfer, far), partial)
         elif request.to_cluster:
             await self._copy_through(transfer, far, self._side(request.to_cluster), owner, partial)
         else:
@@ -203,6 +206,12 @@ class Transfers:
         transfer.follow(second)
         await LocalSide().remove(folder)
 
+    def _within(self, transfer: Transfer, side: ClusterSide) -> Carrier:
+        """Return the job that copies within a cluster, if one was requested, else its login node."""
+        if (job := transfer.request.job) is None:
+            return WithinCluster(side.transport)
+        return JobWithinCluster(self._cluster(transfer.request.cluster), side, transfer, job)
+
     async def _carrier(self, side: ClusterSide, cluster: str, owner: str, *, is_pull: bool) -> Carrier:
         """Return rsync if both sides have it, else tar; each connection is asked once."""
         key = (cluster, side.transport.generation)
@@ -224,6 +233,8 @@ def _check_paths(request: TransferRequest) -> None:
     local = {"put": request.sources, "stage": request.sources, "get": (request.dest,)}.get(request.kind, ())
     if request.kind == "stage" and len(request.sources) > 1:
         raise UsageError("Only one folder can be staged at a time.", hint="Stage the folders one after the other.")
+    if request.job is not None and (request.kind != "copy" or request.to_cluster != request.cluster):
+        raise UsageError("A job copies only within one cluster.", hint="Omit where=job and the options of sbatch.")
     if not request.dest and request.kind != "stage":
         raise UsageError("The destination is missing.", hint="Name it as the last word.")
     if bad := [path for path in local if not os.path.isabs(path)]:

@@ -291,6 +291,88 @@ async def test_a_folder_that_becomes_a_link_while_it_is_sent_is_not_followed(
     assert [path.read_text() for path in arrived if path.read_text() == "other"] == []
 
 
+@pytest.mark.here_only("both sides behave alike")
+@pytest.mark.parametrize("place", ["login", "job with rsync", "job with cp"])
+async def test_a_copy_within_a_cluster_has_what_a_transfer_has(desk: Any, tmp_path: Path, place: str) -> None:
+    files = fill(tmp_path / "one/project")
+    (tmp_path / "two").mkdir()
+    options = [f"--export=ALL,PATH={_without_rsync(tmp_path)}"] if place.endswith("cp") else []
+    job = None if place == "login" else {"options": options, "context": {"env": desk.env}}
+    done = await transfer(desk, "copy", [tmp_path / "one/project"], f"{tmp_path}/two/", job=job)
+    assert (done["error"], done["state"], done["files"]) == (None, "finished", len(files) + 1)
+    assert done["bytes"] == done["total"]
+    check(tmp_path / "two/project", files)
+    assert (tmp_path / "cp-has-run").exists() == place.endswith("cp")
+
+
+def _without_rsync(folder: Path) -> Path:
+    """Return a folder of links to programs, of which none is rsync."""
+    (folder / "bin").mkdir()
+    for name in ("python3", "sh"):
+        (folder / "bin" / name).symlink_to(str(shutil.which(name)))
+    (folder / "bin/cp").write_text(f'#!/bin/sh\n: > {folder}/cp-has-run\nexec {shutil.which("cp")} "$@"\n')
+    (folder / "bin/cp").chmod(0o755)
+    return folder / "bin"
+
+
+@pytest.mark.here_only("both sides behave alike")
+async def test_a_stopped_copy_cancels_its_job_and_the_next_one_continues(desk: Any, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/x").write_text("x")
+    transfers, asked = desk.core.transfers, {"kind": "copy", "sources": [f"{tmp_path}/one"], "dest": f"{tmp_path}/two"}
+    job = {"options": ["--hold"], "context": {"env": desk.env}}
+    found = await transfers.start(desk.id, {**asked, "job": job})
+    async with asyncio.timeout(60):
+        while not (found["job"] and found["waits"]):
+            await asyncio.sleep(0.05)
+            found = transfers.transfer_to_api(found["id"])
+    entry = desk.core.cluster(desk.id).tracker.find(found["job"])
+    assert (entry.record.name, found["state"]) == ("copy", "running")
+    assert (await transfers.stop_transfer(found["id"]))["state"] == "stopped"
+    assert entry.state.name == "CANCELLED"
+
+    held = await transfers.start(desk.id, {**asked, "job": job})
+    async with asyncio.timeout(60):
+        while not (held["job"] and held["waits"]) or held["job"] == found["job"]:
+            await asyncio.sleep(0.05)
+            held = transfers.transfer_to_api(held["id"])
+    await transfers.stop()  # the agent ends; its job goes on
+    cluster = desk.core.cluster(desk.id)
+    assert not cluster.tracker.find(held["job"]).is_finished
+    again = await transfers.start(desk.id, {**asked, "job": {**job, "options": []}})
+    await cluster.client.act(["scontrol", "release", held["job"]])
+    async with asyncio.timeout(60):
+        while again["state"] == "running":
+            await asyncio.sleep(0.05)
+            again = transfers.transfer_to_api(again["id"])
+    assert (again["error"], again["job"]) == (None, held["job"])
+    assert (tmp_path / "two/x").read_text() == "x"
+
+
+@pytest.mark.here_only("both sides behave alike")
+async def test_a_job_on_a_full_disk_says_so_and_continues(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a quota, ``df`` does not know that the room is used up."""
+    monkeypatch.setattr(ClusterSide, "check_room", lambda *args: asyncio.sleep(0))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/x").write_bytes(os.urandom(200_000))
+    (tmp_path / "full").mkdir()
+    job = {"options": [], "context": {"env": desk.env}}
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", tmp_path / "full"], check=True)
+        failed = await transfer(desk, "copy", [tmp_path / "one"], f"{tmp_path}/full/", job=job)
+        assert (failed["state"], failed["error"]["title"]) == ("failed", "JobFailed")
+        assert "No space left on device" in failed["error"]["detail"]
+        assert not (tmp_path / "full/one").exists()
+        subprocess.run(["mount", "-o", "remount,size=1m", tmp_path / "full"], check=True)
+        done = await transfer(desk, "copy", [tmp_path / "one"], f"{tmp_path}/full/", job=job)
+        assert (done["error"], done["files"]) == (None, 1)
+        assert (tmp_path / "full/one/x").read_bytes() == (tmp_path / "one/x").read_bytes()
+    finally:
+        subprocess.run(["umount", tmp_path / "full"], check=False)
+
+
 async def test_files_pass_through_this_computer_to_another_cluster(desk: Any, cluster: Any, tmp_path: Path) -> None:
     """The second cluster is that of this computer; both have the same file system here."""
     if not desk.way.is_remote:

@@ -121,6 +121,18 @@ export interface components {
              * @default false
              */
             readonly overwrite?: boolean;
+            /** @description Copy within a cluster by a job, of the options of the site and these; null is by the login node */
+            readonly job?: {
+                /** @description Options of sbatch(1), one token each */
+                readonly options?: readonly components["schemas"]["Argument"][];
+                /** @description As of a submission */
+                readonly origin?: {
+                    readonly folder?: components["schemas"]["OptionalPath"];
+                    /** @description File name */
+                    readonly notebook?: string | null;
+                } | null;
+                readonly context?: components["schemas"]["Context"];
+            } | null;
         };
         readonly Transfer: {
             readonly id: string;
@@ -140,6 +152,10 @@ export interface components {
             readonly unchanged: number;
             /** @description Bytes a second */
             readonly rate: number | null;
+            /** @description ID of the job that copies */
+            readonly job: string | null;
+            /** @description Why the job does not run yet */
+            readonly waits: string | null;
             readonly warnings: readonly string[];
             readonly error: components["schemas"]["Problem"] | null;
             readonly started: number;
