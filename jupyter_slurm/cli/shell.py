@@ -160,8 +160,8 @@ class _Screen:
                         f"\r\n[Detached. `jupyter slurm shell {self._terminal}` attaches again.]\r\n".encode("ascii")
                     )
                     return 0
-                except (NotConnected, OSError, TransportError):
-                    if is_first:
+                except (NotConnected, OSError, TransportError) as error:
+                    if is_first or (isinstance(error, SlurmError) and error.details.get("why") == "no-session"):
                         raise
                     self._write(b"\r\n[The connection broke. Attaching again; Ctrl-] d detaches.]")
                     self._wait(delays.next(lasted=time.monotonic() - began))

@@ -178,7 +178,10 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
             began = clock()
             try:
                 code = await self._view(cluster, terminal)
-            except (NotConnected, OSError, TransportError):
+            except (NotConnected, OSError, TransportError) as error:
+                if isinstance(error, SlurmError) and error.details.get("why") == "no-session":
+                    await self._end(str(error), 1)
+                    return
                 if not is_told or clock() - began > _RETRY_DELAYS_S[1]:
                     await self._tell("stdout", _BROKEN_TEXT)
                 is_told = True

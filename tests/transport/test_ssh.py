@@ -125,6 +125,14 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
             await asyncio.sleep(0.05)
     await asyncio.gather(*(transport.run(["sleep", "0.1"]) for _ in range(4)))
     assert transport._pool.limit == sessions
+    # A command with live output takes its shell along; even then, the last session is not for a stream.
+    streams = [await asyncio.to_thread(transport.pipe, ["cat"], 30) for _ in range(sessions - 1)]
+    assert await transport.run_live(["true"], b"", lambda stream, data: None, time_limit=60) == 0
+    with pytest.raises(TransportError, match="allows no more sessions"):
+        await asyncio.to_thread(transport.pipe, ["cat"], 30)
+    assert (await transport.run(["echo", "meanwhile"])).stdout == b"meanwhile\n"
+    for stream in streams:
+        stream.close()
     # A closed session still counts on the server when the next one is opened.
     monkeypatch.setattr(pool, "_close", lambda shell, close=pool._close: (time.sleep(0.3), close(shell)))
     assert [(await transport.run(["cat"], stdin=b"in")).stdout for _ in range(3)] == [b"in"] * 3

@@ -307,6 +307,8 @@ def answer_to(head: dict[str, Any], data: bytes) -> Answer:
         return {"error": error.code, "reason": str(error)}, b""
     except shutil.Error as error:
         return {"error": "copy", "reason": str(error)[:2000]}, b""
+    except RecursionError:
+        return {"error": "deep"}, b""
     except OSError as error:
         return {"error": errno.errorcode.get(error.errno or 0, "EIO"), "reason": error.strerror or str(error)}, b""
 

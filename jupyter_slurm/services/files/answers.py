@@ -25,6 +25,7 @@ _REASONS: Final = {
     "special": ("It is not a regular file.", "Name a file."),
     "incomplete": ("The earlier parts of the file are not on the cluster.", "Save the file again."),
     "inside": ("A directory cannot be copied into itself.", "Choose another directory."),
+    "deep": ("It has too many levels of directories.", "Use `cp -a` or `rm -r` with `%slurm sh`."),
     "root": ("The home directory and those above it are not changed.", "Name a file or a directory in it."),
     "ENOTDIR": ("A part of the path is not a directory.", ""),
     "EISDIR": ("It is a directory.", "Name a file."),
@@ -39,12 +40,15 @@ _REASONS: Final = {
 }
 
 
-def error_of(answer: Mapping[str, Any], path: str) -> SlurmError | None:
+def error_of(answer: Mapping[str, Any], path: str, action: str = "") -> SlurmError | None:
     """Return the error in an answer, None if there is none."""
     if "error" not in answer:
         return None
     code, shown = str(answer["error"])[:40], printable(path)
     if code in ("changed", "exists", "EEXIST"):
+        if code == "changed" and action == "read":
+            hint = "Read it again. A file that grows can be copied: `%slurm get`."
+            return FileConflict(f"{shown} changed while it was read.", hint=hint, reason=code)
         reason = "has changed since it was read" if code == "changed" else "exists already"
         hint = "Read the file again, or save it under another name." if code == "changed" else "Choose another name."
         return FileConflict(f"{shown} {reason}. Nothing was written.", hint=hint, reason=code)

@@ -25,6 +25,7 @@ _IDLE_S: Final = 30.0  # seconds after which the process ends; a login has few s
 _ANSWER_TIMEOUT_S: Final = 60.0
 _CHANGE_TIMEOUT_S: Final = 3600.0  # a copy of a large tree
 _PIECE_BYTES: Final = 1 << 20
+_MAX_PATH_BYTES: Final = 4095  # PATH_MAX of Linux, without the end
 _READING: Final = ("list", "read", "stat")
 
 
@@ -130,7 +131,14 @@ class ClusterFiles:
         if "\0" in path:
             raise UsageError("A path holds a NUL byte.", hint="Remove the NUL byte.")
         below = path[1:].lstrip("/") if path == "~" or path.startswith("~/") else path
-        return posixpath.join(self._location.home, below)
+        path = posixpath.join(self._location.home, below)
+        try:
+            size = len(path.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:
+            raise UsageError("A path holds half a character.", hint="Write the path anew.") from None
+        if size > _MAX_PATH_BYTES:
+            raise UsageError(f"A path has more than {_MAX_PATH_BYTES} bytes.", hint="Use a shorter name.")
+        return path
 
     async def _call(
         self, asked: Mapping[str, object], data: bytes = b"", helper: FileHelper | None = None
@@ -150,7 +158,8 @@ class ClusterFiles:
             async with self._turn:
                 answer = await self._send(asked, data)
         is_taken = answer[0].get("error") == "EEXIST"
-        if refused := error_of(answer[0], str(asked.get("to") or path) if is_taken else path):
+        about = str(asked.get("to") or path) if is_taken else path
+        if refused := error_of(answer[0], about, str(asked["action"])):
             raise refused
         return answer
 

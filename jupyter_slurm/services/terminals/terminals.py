@@ -18,6 +18,7 @@ from jupyter_slurm.services.terminals.description import terminal_to_api, unread
 from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target, node_of
 from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
 from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -67,6 +68,7 @@ class Terminals:
     def __init__(self, cluster: Callable[[str], TerminalCluster], folder: str) -> None:
         self._cluster = cluster
         self.sockets = ViewerSockets(folder)
+        self._threads = DaemonThreadPool()  # a host may be silent for a minute
 
     @property
     def viewers(self) -> int:
@@ -76,6 +78,7 @@ class Terminals:
     def stop(self) -> None:
         """Close the sockets; the terminals stay."""
         self.sockets.close()
+        self._threads.close()
 
     async def start(self, name: str, requested: api.StartTerminalRequest) -> api.Terminal:
         """Start a terminal on the login node, or inside a running job: in its container, if it has one.
@@ -119,9 +122,9 @@ class Terminals:
 
     async def attach(self, name: str, terminal: str) -> api.TerminalSocket:
         """Return a socket of this computer for one viewer of the terminal."""
-        await self._cluster(name).submitter.prepare()
-        # The cluster is looked up by the connection: a later login has another transport.
-        return {"socket": self.sockets.open(lambda: self._dial(self._cluster(name), terminal))}
+        cluster = self._cluster(name)
+        await cluster.submitter.prepare()
+        return {"socket": await self._threads.call(lambda: self._open(cluster, terminal))}
 
     async def close(self, name: str, terminal: str) -> list[api.Terminal]:
         """Hang up a terminal, which ends its shell; return the others."""
@@ -132,6 +135,15 @@ class Terminals:
         if done:
             hung_up.result()
         return [one for one in await self.list_to_api(name) if one["id"] != terminal]
+
+    def _open(self, cluster: TerminalCluster, terminal: str) -> str:
+        """Return a socket that leads to a terminal; blocks. The caller is told why a connection is refused."""
+        stream = self._dial(cluster, terminal)
+        try:
+            return self.sockets.open(stream)
+        except BaseException:
+            stream.close()
+            raise
 
     def _hang_up(self, cluster: TerminalCluster, terminal: str) -> None:
         stream = self._dial(cluster, terminal)

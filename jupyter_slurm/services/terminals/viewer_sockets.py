@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from jupyter_slurm.transport.base import Stream
@@ -43,16 +42,17 @@ class ViewerSockets:
         """Return the number of open sockets."""
         return len(self._forwarders)
 
-    def open(self, dial: Callable[[], Stream]) -> str:
-        """Return the path of a new socket; its only connection leads to what ``dial`` returns."""
+    def open(self, stream: Stream) -> str:
+        """Return the path of a new socket; its only connection leads to the stream, which ends with the socket."""
         make_private(self._folder)
         listener = listen_on_socket(os.path.join(self._folder, secrets.token_hex(4)))
 
         def close_unused() -> None:
             if not forwarder.connections:
                 self._close(forwarder)
+                stream.close()
 
-        forwarder = Forwarder(listener, dial, on_remote_end=close_unused, limit=1)
+        forwarder = Forwarder(listener, lambda: stream, on_remote_end=close_unused, limit=1)
         timer = self._forwarders[forwarder] = threading.Timer(self._timeout, close_unused)
         timer.daemon = True
         timer.start()

@@ -150,7 +150,8 @@ class Transfers:
                     await self._copy_once(transfer, owner)
                     return
                 except TransportError as error:
-                    if isinstance(error, _FINAL_ERRORS) or tried == _MAX_ATTEMPTS:
+                    is_final = isinstance(error, _FINAL_ERRORS) or error.details.get("why") == "no-session"
+                    if is_final or tried == _MAX_ATTEMPTS:
                         raise
                     log.info("transfer %s: %s", transfer.id, error.message)
                 await asyncio.sleep(_PAUSE_S)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.errors import FileConflict, FileError, TransportError
+from jupyter_slurm.errors import FileConflict, FileError, TransportError, UsageError
 from jupyter_slurm.runner.login_node import files as files_program
 from jupyter_slurm.runner.login_node.files import DRAFT, LENGTHS
 from jupyter_slurm.services.files.answers import error_of
@@ -255,6 +255,36 @@ async def test_an_end_of_the_process_keeps_the_old_file(files: ClusterFiles, tmp
     assert (await files.read("a", 0, 9))[0] == b"old", "a new process answers"
     await save(files, "a", b"w", draft=draft, offset=2)
     assert (tmp_path / "a").read_text() == "new"
+
+
+async def test_a_file_that_grows_and_paths_that_cannot_be(files: ClusterFiles, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * (2 << 20))
+    pieces = files.stream("log")
+    await anext(pieces)
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"more")
+    with pytest.raises(FileConflict, match="changed while it was read.*\n.*slurm get"):
+        await anext(pieces)
+    process = files._helper
+    for path in ("\ud800", "\U0001f600" * 4096):
+        with pytest.raises(UsageError):
+            await files.change("rename", path, path)
+    assert files._helper is process
+
+
+async def test_a_tree_deeper_than_python_goes_has_words(files: ClusterFiles, tmp_path: Path) -> None:
+    levels, here = 1500, os.getcwd()
+    for _ in range(levels):
+        os.mkdir("d" if os.getcwd() != here else tmp_path / "deep")
+        os.chdir("d" if os.getcwd() != here else tmp_path / "deep")
+    os.chdir(here)
+    try:
+        for action, to in (("copy", "other"), ("delete", None)):
+            with pytest.raises(FileError, match="too many levels"):
+                await files.change(action, "deep", to)
+        assert os.listdir(tmp_path) == ["deep"]
+    finally:
+        subprocess.run(["rm", "-r", tmp_path / "deep"], check=True)
 
 
 @pytest.mark.parametrize(

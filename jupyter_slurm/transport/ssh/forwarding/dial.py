@@ -143,6 +143,9 @@ class CommandStream:
 class ChannelLimit(Protocol):
     """Means to free a session at the server's limit: :class:`jupyter_slurm.transport.ssh.shell.pool.ShellPool`."""
 
+    async def keep_shell(self, timeout: float) -> None:
+        """Open a shell if none is open."""
+
     async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close an unneeded session; None if there is none."""
 
@@ -170,6 +173,7 @@ def open_command(
     try:
         while True:
             _wait(link, deadline)
+            _in_loop(link, room.keep_shell(_remaining_time(deadline)), deadline)
             try:
                 return CommandStream(_start_command(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
@@ -182,7 +186,9 @@ def open_command(
                 if claim is None and time.monotonic() > first + _SESSION_CLOSE_S:  # no other command is ending, either
                     raise TransportError(
                         f"{link.name} allows no more sessions: {printable(error.text or '', 200)}",
-                        hint=f"Ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
+                        hint="Files, terminals, kernels and some tunnels take a session each, beside that of commands. End "
+                        f"some, or ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
+                        why="no-session",
                     ) from None
                 time.sleep(_RETRY_INTERVAL_S)  # a closed session takes a moment to end on the server
     except BaseException:

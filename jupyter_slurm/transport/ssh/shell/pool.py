@@ -104,6 +104,16 @@ class ShellPool:
         """Return the largest number of shells, as far as known."""
         return self._allowance.limit
 
+    async def keep_shell(self, timeout: float) -> None:
+        """Open a shell if none is open: sessions of other kinds leave the last one to commands.
+
+        A command with live output ends its shell. Without this, a stream could then take the only session.
+        """
+        self._renew()
+        if not self._alive:
+            async with self.borrow(timeout):
+                pass
+
     async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close a shell to allow a session of another kind; None: the last shell stays.
 
