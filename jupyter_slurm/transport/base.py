@@ -299,6 +299,13 @@ class Transport(Protocol):
         """
         ...
 
+    def when_full(self, give_up: Callable[[], None]) -> None:
+        """Register a function that closes a stream which is not in use.
+
+        It is called in the event loop when the host allows no further session for :meth:`pipe`.
+        """
+        ...
+
     def close(self) -> None:
         """Release the resources of the transport. Running commands are not waited for."""
         ...

@@ -131,8 +131,9 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     with pytest.raises(TransportError, match="allows no more sessions"):
         await asyncio.to_thread(transport.pipe, ["cat"], 30)
     assert (await transport.run(["echo", "meanwhile"])).stdout == b"meanwhile\n"
-    for stream in streams:
-        stream.close()
+    for stream in streams:  # one that is not in use makes room for another
+        transport.when_full(stream.close)
+        (await asyncio.to_thread(transport.pipe, ["cat"], 30)).close()
     # A closed session still counts on the server when the next one is opened.
     monkeypatch.setattr(pool, "_close", lambda shell, close=pool._close: (time.sleep(0.3), close(shell)))
     assert [(await transport.run(["cat"], stdin=b"in")).stdout for _ in range(3)] == [b"in"] * 3

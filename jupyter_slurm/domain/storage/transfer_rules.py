@@ -51,19 +51,22 @@ class TransferChoice:
     total: int = 0
 
 
-def is_copied(path: str, entry: Entry) -> bool:
-    """Return whether an entry is of a kind that transfers copy, with a name and a target that stay inside."""
+def is_copied(path: str, entry: Entry, *, is_within: bool = False) -> bool:
+    """Return whether an entry is of a kind that transfers copy, with a name and a target that stay inside.
+
+    On one file system (``is_within``) a link may lead anywhere: it leads there from its copy, too.
+    """
     if not is_inside(path):
         return False
-    return entry.kind in (DIRECTORY, FILE) or (entry.kind == LINK and not leads_out(path, entry.target))
+    return entry.kind in (DIRECTORY, FILE) or (entry.kind == LINK and (is_within or not leads_out(path, entry.target)))
 
 
-def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry]) -> TransferChoice:
-    """Choose the entries to copy; paths are relative to the two directories."""
+def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry], *, is_within: bool = False) -> TransferChoice:
+    """Choose the entries to copy; paths are relative to the two directories, ``is_within`` one cluster."""
     choice = TransferChoice()
     for path, entry in source.items():
         other = dest.get(path)
-        if not is_copied(path, entry):
+        if not is_copied(path, entry, is_within=is_within):
             choice.skipped.append(path)
         elif other is None or not _is_same(entry, other):
             choice.copied.append(path)

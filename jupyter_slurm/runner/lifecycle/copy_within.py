@@ -27,7 +27,7 @@ else:
     JobDirectory = load("job_directory").JobDirectory
 
 _RSYNC = [
-    *("rsync", "--links", "--times", "--omit-dir-times", "--executability", "--safe-links", "--no-devices"),
+    *("rsync", "--links", "--times", "--omit-dir-times", "--executability", "--no-devices"),
     *("--no-specials", "--partial-dir=.rsync-partial", "--from0", "--info=progress2", "--no-human-readable"),
 ]
 _CP = ["cp", "-dR", "--preserve=timestamps", "--parents", "--"]

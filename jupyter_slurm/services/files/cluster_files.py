@@ -51,6 +51,7 @@ class ClusterFiles:
         self._turn = asyncio.Lock()
         self._helper: tuple[int, FileHelper] | None = None  # with the generation of the connection
         self._idle: asyncio.TimerHandle | None = None
+        transport.when_full(self._give_up)
 
     async def list_directory(self, path: str) -> api.FileList:
         """Return the entries of a directory, unsorted."""
@@ -203,6 +204,10 @@ class ClusterFiles:
 
     def _start(self) -> FileHelper:
         return FileHelper(self._transport, self._location.id)
+
+    def _give_up(self) -> None:
+        if not self._turn.locked():
+            self._close()
 
     def _close(self) -> None:
         if self._idle is not None:

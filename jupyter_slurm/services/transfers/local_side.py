@@ -48,8 +48,12 @@ class LocalSide:
     async def make(self, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
         for group in groups:
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.mkdir(group.received, 0o700)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise _failure("write to", os.path.dirname(group.received), error) from error
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Check received files, and move them to the destination; see :class:`Side`.

@@ -217,7 +217,7 @@ async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _
         final, slash, rest = path.partition("/")
         if final in names:  # a cluster may list anything
             other[names[final] + slash + rest] = entry
-    choice = await asyncio.to_thread(choose, found, other)
+    choice = await asyncio.to_thread(choose, found, other, is_within=source is dest)
     in_parts = {path.split("/", 1)[0] for path in choice.skipped}
     whole = [name for name in group.names if name not in other and name in found and name not in in_parts]
     return _Part(group, found, choice, whole)
@@ -229,7 +229,7 @@ async def _work(part: _Part, place: Destination, dest: Side, carrier: Carrier) -
     if place.is_resumed:
         await carrier.end_remains(part.group)
         received = await dest.list_files(part.group.received, list(part.group.names))
-        needed = set((await asyncio.to_thread(choose, entries, received)).copied)
+        needed = set((await asyncio.to_thread(choose, entries, received, is_within=True)).copied)  # chosen before
         entries = {path: entry for path, entry in entries.items() if path in needed}
     return Work(part.group, entries, part.whole, part.choice.total)
 

@@ -97,9 +97,9 @@ class DirectRoute:
             raise
         if self._doors.get(port) is not None:
             return self._address
+        reasons = _reasons(self._failed) or "the node accepts neither ssh nor a job step"
         raise TunnelUnproven(
-            f"The user who listens on port {port} of {self._goal.node} cannot be identified, because "
-            "the node accepts neither ssh nor a job step.",
+            f"The user who listens on port {port} of {self._goal.node} cannot be identified: {reasons}.",
             hint="Sessions work with `node_ports = [FIRST, LAST]` under [tunnels] in the profile (on the "
             "login node itself: c.JupyterSlurm.node_ports). To connect without proof, set `unproven = "
             "true` under [tunnels].",
@@ -109,7 +109,7 @@ class DirectRoute:
     def _unreachable(self, port: int) -> TunnelError:
         """Return the error for a port that only the login node has tried: the usual program listens on the loopback."""
         node = self._goal.node
-        reasons = "; ".join(f"{kind}: {why.rstrip('.')}" for kind, why in self._failed.items())
+        reasons = _reasons(self._failed)
         return TunnelError(
             f"Port {port} of {node} cannot be reached. A program that listens on the loopback of the node is reached "
             f"only on the node itself, and no route leads to it: {reasons}.",
@@ -134,10 +134,13 @@ class DirectRoute:
 
 def no_route(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
     """Return the error of a node without a route, with the reason for each."""
-    reasons = "; ".join(f"{kind}: {why.rstrip('.')}" for kind, why in failed.items())
     return TunnelError(
-        f"No connection to {goal.node} works: {reasons}.",
+        f"No connection to {goal.node} works: {_reasons(failed)}.",
         hint=f"Run `ssh {goal.node}` on the login node, or `srun --jobid={goal.job} --overlap "
         "hostname`, to see the cause.",
         **failed,
     )
+
+
+def _reasons(failed: dict[str, str]) -> str:
+    return "; ".join(f"{kind}: {why.rstrip('.')}" for kind, why in failed.items())

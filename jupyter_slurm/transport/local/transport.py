@@ -248,6 +248,9 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`; ``env`` is the whole environment."""
         return CommandStream(argv, env)
 
+    def when_full(self, give_up: Callable[[], None]) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`; this computer has no limit."""
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 

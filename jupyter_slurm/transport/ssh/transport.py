@@ -256,6 +256,10 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return open_command(self._link, self._new_shell, argv, timeout, env, self._pool)
 
+    def when_full(self, give_up: Callable[[], None]) -> None:
+        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        self._pool.idle_streams.append(give_up)
+
     async def _tidy(self, drafts: Sequence[str]) -> None:
         """Remove the remains of interrupted starts. A start still at work finds its directory taken."""
         with contextlib.suppress(TransportError):

@@ -123,7 +123,7 @@ async def test_large_files_pass_in_parts(files: ClusterFiles, tmp_path: Path) ->
     pieces = files.stream("large")
     await anext(pieces)
     os.utime(tmp_path / "large", ns=(0, 0))
-    with pytest.raises(FileConflict, match="has changed"):
+    with pytest.raises(FileConflict, match="changed while it was read"):
         await anext(pieces)
     with pytest.raises(FileError, match="does not exist"):
         await save(files, tmp_path / "other", b"x", offset=5)

@@ -373,6 +373,17 @@ async def test_a_job_on_a_full_disk_says_so_and_continues(
         subprocess.run(["umount", tmp_path / "full"], check=False)
 
 
+@pytest.mark.here_only("both sides are one cluster")
+async def test_a_copy_within_a_cluster_keeps_links_that_lead_out_and_leaves_pipes(desk: Any, tmp_path: Path) -> None:
+    files = fill(tmp_path / "project")
+    done = await transfer(desk, "copy", [tmp_path / "project"], tmp_path / "copied")
+    assert (done["error"], done["state"]) == (None, "finished")
+    assert done["warnings"] == ["Not copied (links that lead out, or devices): project/fifo."]
+    assert os.readlink(tmp_path / "copied/out") == "/etc/passwd"
+    (tmp_path / "copied/out").unlink()
+    check(tmp_path / "copied", files)
+
+
 async def test_files_pass_through_this_computer_to_another_cluster(desk: Any, cluster: Any, tmp_path: Path) -> None:
     """The second cluster is that of this computer; both have the same file system here."""
     if not desk.way.is_remote:

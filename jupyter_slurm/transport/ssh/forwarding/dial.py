@@ -146,6 +146,9 @@ class ChannelLimit(Protocol):
     async def keep_shell(self, timeout: float) -> None:
         """Open a shell if none is open."""
 
+    async def close_idle_streams(self) -> None:
+        """Have the streams closed that are not in use."""
+
     async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close an unneeded session; None if there is none."""
 
@@ -177,6 +180,8 @@ def open_command(
             try:
                 return CommandStream(_start_command(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
+                if first == math.inf:
+                    _in_loop(link, room.close_idle_streams(), deadline)
                 if time.monotonic() > made + _SESSION_CLOSE_S:  # no session was freed yet, or another caller took it
                     earlier, claim = claim, _in_loop(link, room.free_session(_remaining_time(deadline)), deadline)
                     made = time.monotonic()

@@ -63,6 +63,7 @@ class ShellPool:
         self._dying: set[Shell] = set()
         self._ghosts: list[Shell] = []
         self.holding: dict[Shell, int] = {}
+        self.idle_streams: list[Callable[[], None]] = []
         link.add_callback(self._wake)
 
     @property
@@ -113,6 +114,11 @@ class ShellPool:
         if not self._alive:
             async with self.borrow(timeout):
                 pass
+
+    async def close_idle_streams(self) -> None:
+        """Have the streams closed that are not in use."""
+        for give_up in self.idle_streams:
+            give_up()
 
     async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close a shell to allow a session of another kind; None: the last shell stays.
