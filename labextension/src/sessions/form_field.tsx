@@ -46,7 +46,10 @@ function Labelled({ field, label, problem, hint, children }: IProps): React.Reac
   );
 }
 
-/** A text field, with suggestions where there are some. */
+/**
+ * A text field, with suggestions where it has texts for them. Whether there are some does not matter: they may come while a
+ * user types, whose field must stay the same one.
+ */
 export function TextField(
   props: IFieldProps &
     Pick<React.ComponentProps<typeof Combobox>, "choices" | "load" | "isPath"> & {
@@ -70,7 +73,7 @@ export function TextField(
           autoCapitalize: "off",
           spellCheck: false,
         };
-        return texts !== undefined && (choices.length > 0 || load !== undefined) ? (
+        return texts !== undefined ? (
           <Combobox value={form[field]} {...{ input, change, choices, load, isPath, texts }} />
         ) : (
           <input

@@ -139,6 +139,34 @@ describe("the page of a session", () => {
     );
   });
 
+  it("keeps what is typed, and the field that has the focus, when the cluster answers late", async () => {
+    const desk = here(CLUSTER);
+    const names = desk.api.names.getMockImplementation()!;
+    let answer = (): void => undefined;
+    const isLate = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    desk.api.names.mockImplementation(async (...asked: unknown[]) => {
+      await isLate;
+      const found = (await names(...asked)) as unknown[];
+      return asked[1] === "time-limit" ? [{ name: "1:00:00", about: "" }] : found;
+    });
+    await open(desk);
+    const early = [...node.querySelectorAll<HTMLInputElement>("[data-field] input")];
+    type("memory", "7G");
+    const limit = field("time");
+    limit.focus();
+    type("time", "so");
+    answer();
+    await vi.waitFor(() => {
+      expect(field("partition").textContent).toContain("arandu (1 node, 8 a100 a node)");
+    });
+    expect(document.activeElement).toBe(limit);
+    type("time", "soon");
+    expect([...node.querySelectorAll("[data-field] input")]).toEqual(early);
+    expect([field("memory").value, field("time").value]).toEqual(["7G", "soon"]);
+  });
+
   it("lists environments and folders, and goes into a folder by the keyboard", async () => {
     const desk = here(CLUSTER);
     const names = desk.api.names.getMockImplementation()!;
