@@ -23,7 +23,7 @@ export function FirstSteps({ trans, acts }: IProps): React.ReactElement {
       <p className="jp-Slurm-empty">{trans.__("No jobs.")}</p>
       {acts && (
         <>
-          <button type="button" className="jp-mod-styled" onClick={acts.launch}>
+          <button type="button" className="jp-mod-styled jp-mod-accept" onClick={acts.launch}>
             {trans.__("Start a GPU notebook…")}
           </button>
           <button type="button" className="jp-mod-styled" onClick={acts.submit}>

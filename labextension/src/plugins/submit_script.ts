@@ -10,6 +10,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { AgentApi } from "../agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { addPage } from "../common/jupyterlab/main_area";
+import { contextIcon } from "../common/jupyterlab/menu_icons";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
 import { openJob } from "../jobs/commands";
 import type { ScriptPanel } from "../jobs/actions/script_form";
@@ -77,6 +78,7 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
           ? commandLabel(trans, trans.__("Submit a Script…"), args)
           : trans.__("Run with sbatch…"),
       caption: trans.__("Submit a script as a Slurm job"),
+      icon: (args) => contextIcon(gpuIcon, args),
       // In the context menu, only for a script.
       isVisible: ({ isContext }) => isContext !== true || selectedScript(app) !== "",
       execute: async ({ path, cluster, isContext }) => {

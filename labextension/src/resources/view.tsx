@@ -6,6 +6,7 @@ import * as React from "react";
 import type { ICluster, IJob } from "../common/api/objects";
 import { acceleratorName, otherGres } from "../common/launch_request";
 import { stateKind } from "../common/job_states";
+import { FoldHead } from "../common/jupyterlab/fold_head";
 import { clusterName } from "../common/labels";
 import {
   ageText,
@@ -112,7 +113,7 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
   ];
   return (
     <details>
-      <summary>{trans._n("%1 node", "%1 nodes", nodes.length)}</summary>
+      <FoldHead>{trans._n("%1 node", "%1 nodes", nodes.length)}</FoldHead>
       <Table label={trans.__("Nodes")} heads={heads}>
         {nodes.slice(0, MAX_NODES).map((node) => (
           <NodeRow key={node.name} {...{ trans, node }} />
@@ -265,7 +266,7 @@ export function AllResources(props: {
             }
           }}
         >
-          <summary>{trans.__("Free on %1", clusterName(cluster))}</summary>
+          <FoldHead>{trans.__("Free on %1", clusterName(cluster))}</FoldHead>
           {open.includes(cluster.id) && (
             <ClusterResources {...{ model, trans, cluster }} runs={runningOn(cluster.id)} />
           )}

@@ -15,7 +15,7 @@ export function addContextMenu({ contextMenu }: Pick<JupyterFrontEnd, "contextMe
     contextMenu.addItem({
       selector: ROW,
       command: CommandIDs.act,
-      args: { act },
+      args: { act, isContext: true },
       rank: 3 + index,
     });
   });
@@ -24,7 +24,7 @@ export function addContextMenu({ contextMenu }: Pick<JupyterFrontEnd, "contextMe
     contextMenu.addItem({
       selector: ROW,
       command: CommandIDs.copy,
-      args: { format },
+      args: { format, isContext: true },
       rank: 11,
     });
   }

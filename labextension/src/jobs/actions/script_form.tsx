@@ -4,6 +4,7 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { ICluster, IJob } from "../../common/api/objects";
+import { FoldHead } from "../../common/jupyterlab/fold_head";
 import { clusterName } from "../../common/labels";
 import type { ILaunchForm } from "../../common/launch_request";
 import type { FormDraft } from "../../sessions/form_drafts";
@@ -64,7 +65,7 @@ function Lines({
       </p>
     ) : (
       <details className="jp-Slurm-scriptLines">
-        <summary>{trans._n("%1 #SBATCH line", "%1 #SBATCH lines", lines.length)}</summary>
+        <FoldHead>{trans._n("%1 #SBATCH line", "%1 #SBATCH lines", lines.length)}</FoldHead>
         <pre tabIndex={0}>{lines.join("\n")}</pre>
       </details>
     );
@@ -79,7 +80,7 @@ function Lines({
       </p>
       {parts.map((each, at) => (
         <details key={at} className="jp-Slurm-scriptLines" open>
-          <summary>{trans.__("Part %1", at + 1)}</summary>
+          <FoldHead>{trans.__("Part %1", at + 1)}</FoldHead>
           <pre tabIndex={0}>{each.join("\n")}</pre>
         </details>
       ))}

@@ -2,13 +2,22 @@
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import {
+  copyIcon,
+  jupyterIcon,
+  launchIcon,
+  terminalIcon,
+  type LabIcon,
+} from "@jupyterlab/ui-components";
 
 import { ACTS, type Act, type IJob } from "../../common/api/objects";
 import { referenceOf } from "../../common/api/records";
 import { CommandIDs } from "../../common/identifiers";
 import { isAllowed, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
+import { contextIcon, entryIcon } from "../../common/jupyterlab/menu_icons";
 import { addToPalette, commandLabel } from "../../common/jupyterlab/palette";
+import { ACT_ICONS } from "./act_icons";
 import { openJob } from "../commands";
 import { actOnJobs } from "./confirmed_actions";
 import type { JobsPanel } from "../panel";
@@ -52,11 +61,13 @@ export function addSelectionCommands(
     marked().filter((job) => isAllowed(act as Act, job) && model.pendingAct(job) === null);
   commands.addCommand(CommandIDs.act, {
     label: (args) => commandLabel(trans, selectionLabel(trans, args["act"] as Act), args),
+    icon: (args) => contextIcon(ACT_ICONS[args["act"] as Act], args),
     isEnabled: ({ act }) => targets(act).length > 0,
     execute: ({ act }) => actOnJobs(trans, model, act as Act, targets(act)),
   });
   commands.addCommand(CommandIDs.openSelected, {
     label: trans.__("Open Job"),
+    icon: entryIcon(launchIcon),
     isEnabled: () => marked().length > 0,
     execute: async () => {
       const table = latest();
@@ -69,9 +80,10 @@ export function addSelectionCommands(
     const job = table?.lines[table.active]?.job ?? table?.marked[0];
     return job && !job.isForeign && stateKind(job.state) === "running" ? job : undefined;
   };
-  const inRunning = (command: string, label: string, caption: string) => ({
+  const inRunning = (command: string, icon: LabIcon, label: string, caption: string) => ({
     label,
     caption,
+    icon: entryIcon(icon),
     isEnabled: () => running() !== undefined,
     isVisible: () => commands.hasCommand(command),
     execute: async () => {
@@ -86,6 +98,7 @@ export function addSelectionCommands(
     CommandIDs.terminalInSelected,
     inRunning(
       CommandIDs.terminal,
+      terminalIcon,
       trans.__("Open Terminal"),
       trans.__("Open a terminal inside the running job"),
     ),
@@ -94,6 +107,7 @@ export function addSelectionCommands(
     CommandIDs.launchInSelected,
     inRunning(
       CommandIDs.launchInJob,
+      jupyterIcon,
       trans.__("Start JupyterLab in Job"),
       trans.__("Start a session inside the running job"),
     ),
@@ -107,6 +121,7 @@ export function addSelectionCommands(
       ];
       return commandLabel(trans, isJson ? json : csv, args);
     },
+    icon: (args) => contextIcon(copyIcon, args),
     isEnabled: () => marked().length > 0,
     execute: ({ format }) => {
       Clipboard.copyToSystem((format === "json" ? asJson : asCsv)(marked()));
