@@ -42,20 +42,22 @@ QUIET = ./.ci/quiet
 FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o -path labextension/lib -prune -o -name __pycache__ -prune -o -type f -print)
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
 # What needs neither Slurm nor other users, and two cells that are submitted. These compute.
-PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote)"
+PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote or nightly)"
 # Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
 # Slurm of its own.
 JOBS ?= 8
 PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis \
-  -m "not slow and not browser and not bench and not remote and not apps"
+  -m "not slow and not browser and not bench and not remote and not apps and not nightly"
 # These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
 # of the processors' time is used by eight of them.
-PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench)"
+PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench or nightly)"
 # These have a Chromium and a network each.
-PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench)"
+PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench or nightly)"
 # These compute, or count what a whole machine does: one after the other. Only they need schemathesis,
 # whose import takes each worker a second.
-PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench)"
+PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
+# What `make test` leaves out: more repetitions over SSH, more random input, and what only a release changes.
+PYTEST_NIGHTLY = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "nightly and not bench"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
 PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \
@@ -75,9 +77,9 @@ SLURMS ?= 22.05 24.11 26.05
 PYTEST_SLURMS = $(BIN)/pytest -n 4 --dist loadgroup -m "not remote" @tests/each_slurm.txt
 
 # The parts of `make test-matrix`, each a target test-PART.
-MATRIX = lowest newest pythons bare labs hub slurms apps
+MATRIX = lowest newest pythons bare labs hub slurms apps nightly
 
-.PHONY: help demo lab test test-apps test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-slurms test-coverage release release-check lint docs docs-links docs-outputs docs-images bench setup clean
+.PHONY: help demo lab test test-apps test-fast test-lowest test-newest test-pythons test-bare test-labs test-hub test-matrix test-nightly test-slurms test-coverage release release-check lint docs docs-links docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -104,6 +106,9 @@ test-hub: .build/test-system .build/installed ## a real JupyterHub with two user
 
 test-apps: .build/test-system .build/installed .build/apps/ready ## the named apps of `launch app=NAME`, with the programs of PyPI
 	@$(BIN)/pytest -m apps tests/services/sessions/test_named_apps.py $(PYTEST_ARGS)
+
+test-nightly: .build/test-system .build/installed ## what `make test` leaves out: more repetitions over SSH, more random input
+	@./.ci/steady $(PYTEST_NIGHTLY) $(PYTEST_ARGS)
 
 test-slurms: .build/test-system .build/installed ## tests that submit jobs, on each version of Slurm; as root, or with sudo
 	@status=0; for version in $(SLURMS); do \

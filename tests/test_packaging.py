@@ -245,6 +245,7 @@ def names(wheel: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_checkout_without_node_installs_only_if_the_panel_is_left_out_on_request(
     checkout: Path, without_node: dict[str, str], tmp_path: Path
@@ -259,6 +260,7 @@ def test_a_checkout_without_node_installs_only_if_the_panel_is_left_out_on_reque
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_sdist_has_the_panel_and_installs_without_node(without_node: dict[str, str], tmp_path: Path) -> None:
     sdist = next((ROOT / "dist").glob("*.tar.gz"), None)
@@ -274,6 +276,7 @@ def test_the_sdist_has_the_panel_and_installs_without_node(without_node: dict[st
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_an_editable_install_has_both_extensions(checkout: Path, tmp_path: Path) -> None:
     if shutil.which("npm") is None:

@@ -13,7 +13,7 @@ import pytest
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.magics.sbatch import CELL_KEYWORDS
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 WAITS = "#!/bin/sh\nwhile [ ! -e '{gate}' ]; do sleep 0.1; done\n{then}"
 

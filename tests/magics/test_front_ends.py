@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from notebooks import new_notebook
 from ssh_hosts.ways import Way
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh"), pytest.mark.by_day()]
 
 
 def test_a_notebook_keeps_the_last_drawing(

@@ -56,6 +56,7 @@ def test_each_subcommand_of_slurm_has_help() -> None:
 
 
 @pytest.mark.slurm
+@pytest.mark.by_day
 def test_a_question_mark_after_a_subcommand_shows_its_help(kernel: Any) -> None:
     for code in ("%slurm sh?", "%slurm sh --help", "%%slurm sh ?"):
         assert "Run a command on the login node" in kernel.ok(code).result["text/plain"], code

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko", "openssh"), pytest.mark.by_day()]
 
 
 def _until(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 
 def test_a_whole_notebook_asks_at_once_a_loop_waits_and_says_so_and_scancel_never_waits(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.by_day()]
 
 
 def terminal(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:

@@ -105,6 +105,7 @@ async def test_in_the_middle_of_sbatch(
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.by_day("paramiko", "openssh")  # each finds out about a break in its own way
 async def test_in_the_middle_of_a_tail(laptop: Laptop, site: Site) -> None:
     """A job prints all the time, and the connection breaks in each way."""
     script = f"#!/bin/bash\nfor ((i = 0; i < {LINES}; i++)); do echo line $i; ((i % 500)) || sleep 0.5; done\n"

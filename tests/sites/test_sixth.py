@@ -62,6 +62,7 @@ PROVEN = ("profile_leads_there", "runs_in_each_partition", "gpus_of_its_job")
 """The checks of test_replicas.py that cover most of a site: its profile, jobs, a container."""
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.slurm
 @pytest.mark.root

@@ -58,13 +58,16 @@ def table(traced_sbatch: Any) -> OptionTable:
     return OptionTable.for_command("sbatch", traced_sbatch.version).with_help(traced_sbatch.help())
 
 
-def test_random_command_lines(traced_sbatch: Any, table: OptionTable) -> None:
+@pytest.mark.parametrize("lines", [250, pytest.param(1500, marks=pytest.mark.nightly)])
+def test_random_command_lines(traced_sbatch: Any, table: OptionTable, lines: int) -> None:
     """Check that refusals equal getopt's, and that options, values and operands equal those of sbatch."""
     script = traced_sbatch.folder / "stop"
     script.write_text(STOP)
     seen = {"accepted": 0, "refused": 0}
 
-    @settings(max_examples=800, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=lines, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
     @given(ARGV, st.lists(VALUES, max_size=2))
     def compare(options: list[str], args: list[str]) -> None:
         argv = [*options, str(script), *args]

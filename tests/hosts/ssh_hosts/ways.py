@@ -1,4 +1,7 @@
-"""Repetition of tests over every route to a cluster: on its login node, and over SSH."""
+"""Repetition of tests over every route to a cluster: on its login node, and over SSH.
+
+`make test` repeats a test over one carrier, with the first set of its parameters. `make test-nightly` does the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ from replicas.fixtures import parametrize_replica
 
 from ssh_hosts.sshd import SshHost
 
-__all__ = ["Way", "login_host", "new_login_host", "pytest_generate_tests", "way"]
+__all__ = ["Way", "login_host", "new_login_host", "pytest_generate_tests", "pytest_itemcollected", "way"]
 
 CARRIERS = ("paramiko", "openssh")
 _REMOTE = [pytest.mark.remote, pytest.mark.root]
+_REPEATED = pytest.StashKey[set[tuple[str, str]]]()
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,28 @@ def _carriers(metafunc: pytest.Metafunc) -> tuple[str, ...]:
     return (CARRIERS[zlib.crc32(metafunc.definition.originalname.encode()) % len(CARRIERS)],)
 
 
+def _by_day(metafunc: pytest.Metafunc, carriers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the carriers of a test in `make test`: those of its mark, or one by its name."""
+    if marked := metafunc.definition.get_closest_marker("by_day"):
+        return tuple(marked.args)
+    return (carriers[zlib.crc32(metafunc.definition.originalname.encode()) % len(carriers)],)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over each route, with each ``remote_carrier`` of SSH, or over those of ``carrier(names)``."""
+    carriers = _carriers(metafunc)
+    by_day = _by_day(metafunc, carriers)
     # One worker takes a file's tests over one route: some files have their own cluster.
     remote = [
-        pytest.param(name, marks=[*_REMOTE, pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")])
-        for name in _carriers(metafunc)
+        pytest.param(
+            name,
+            marks=[
+                *_REMOTE,
+                *([] if name in by_day else [pytest.mark.nightly]),
+                pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}"),
+            ],
+        )
+        for name in carriers
     ]
     if "remote_carrier" in metafunc.fixturenames:
         metafunc.parametrize("remote_carrier", remote)
@@ -125,3 +145,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "way" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("here_only")
         metafunc.parametrize("way", ["local", *(remote if not marked else ())], indirect=True)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to the night what repeats a test over SSH with other parameters than the first, unless ``each_case`` is set."""
+    made = getattr(item, "callspec", None)
+    if made is None or made.params.get("way") not in CARRIERS or item.get_closest_marker("each_case"):
+        return
+    repeated = item.config.stash.setdefault(_REPEATED, set())
+    one = (item.nodeid.partition("[")[0], made.params["way"])
+    if one in repeated:
+        item.add_marker(pytest.mark.nightly)
+    repeated.add(one)

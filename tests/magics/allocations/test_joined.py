@@ -14,7 +14,7 @@ from sessions import Page, run_a_cell
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 _here = pytest.mark.here_only("what is different over SSH is in the first one")
 

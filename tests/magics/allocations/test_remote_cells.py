@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_slurm.client.render.terminal import plain
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh"), pytest.mark.by_day()]
 
 WaitFor = Callable[..., Any]
 

@@ -47,6 +47,7 @@ def venv(short_tmp: Path, alice: str, unavailable: Callable[[str], None]) -> Pat
 
 
 @pytest.mark.carrier("openssh")
+@pytest.mark.by_day
 def test_steps_run_in_the_image_of_their_line_or_of_their_allocation(kernel: Any, tree: Path, venv: Path) -> None:
     kernel.ok(f'%salloc -p arandu -n 2 as=held "image={tree}" wait')
     assert kernel.run("%srun wait as=step -n 2 sh -c 'ls -d /inside; exit 3'").status == "error"

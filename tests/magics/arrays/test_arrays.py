@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 HERE = f"python={sys.executable}"
 PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy

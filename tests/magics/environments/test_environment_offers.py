@@ -14,7 +14,7 @@ import pytest
 
 from jupyter_slurm.documentation import page_url
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 
 @pytest.fixture(scope="module")

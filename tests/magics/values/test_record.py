@@ -12,7 +12,7 @@ import pytest
 
 import jupyter_slurm
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh"), pytest.mark.by_day()]
 
 HERE = f"python={sys.executable}"
 

@@ -125,7 +125,8 @@ async def test_an_answer_of_sbatch_counts_whoever_has_the_lock(own_cluster, open
             assert (await two.until(job["key"], lambda job: job["finished"]))["state"] == "CANCELLED"
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
+@pytest.mark.carrier("paramiko", "openssh")
+@pytest.mark.by_day("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:

@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.usefixtures("hurried"),
     pytest.mark.carrier("paramiko", "openssh"),
+    pytest.mark.by_day("paramiko", "openssh"),  # a forwarding of another program
 ]
 
 

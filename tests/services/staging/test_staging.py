@@ -69,6 +69,7 @@ async def there(desk: Any, job: dict[str, Any]) -> Path:
     return Path(job["stage"]["folders"][0]["dest"])
 
 
+@pytest.mark.by_day("paramiko", "openssh")  # rsync runs over a connection of each in another way
 async def test_what_a_job_needs_is_there_and_what_it_leaves_comes_back_also_when_it_fails(desk, project, tmp_path):
     asked = desk.asked(WORK, **staged(project))
     launch = {"key": asked["key"], "idle": 60, "context": asked["context"], "command": ["x", "{port}"], "dry_run": True}

@@ -159,7 +159,8 @@ async def test_a_submission_to_another_cluster_is_refused(own_cluster, faulty, h
         await faulty.submit(f"#!/bin/sh\n{header}true\n", context={"env": env})
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
+@pytest.mark.carrier("paramiko", "openssh")
+@pytest.mark.by_day("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_core_ends_while_the_answer_is_open(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:
@@ -193,7 +194,8 @@ async def test_cancelled_while_the_answer_is_open_is_cancelled_when_it_is_found(
     assert (ended["state"], ended["id"] is None) == ("CANCELLED", False)
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
+@pytest.mark.carrier("paramiko", "openssh")
+@pytest.mark.by_day("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_cluster, open_desk, tmp_path):
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as desk:

@@ -70,6 +70,7 @@ def carrier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("carrier")
+@pytest.mark.each_case
 async def test_a_folder_goes_to_the_cluster_and_back(desk: Any, tmp_path: Path) -> None:
     files = fill(tmp_path / "near/project")
     sent = await transfer(desk, "put", [tmp_path / "near/project"], f"{tmp_path}/far/")
