@@ -57,7 +57,8 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "brows
 # whose import takes each worker a second.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
 # What `make test` leaves out: more repetitions over SSH, more random input, and what only a release changes.
-PYTEST_NIGHTLY = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "nightly and not bench"
+PYTEST_NIGHTLY = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis --hypothesis-profile nightly \
+  -m "(nightly or hypothesis) and not (alone or browser or bench)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
 PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \

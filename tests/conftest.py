@@ -52,10 +52,16 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-# Eight tests run in parallel: the duration of an example is meaningless. In CI hypothesis has a profile that says so.
-if not os.environ.get("CI"):
-    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-    hypothesis.settings.load_profile("busy")
+# Eight tests run in parallel: the duration of an example is meaningless. `make test-nightly` chooses the other profile.
+for _profile, _examples in (("nightly", 500), ("day", 60)):
+    hypothesis.settings.register_profile(
+        _profile,
+        parent=hypothesis.settings(),  # CI has its own
+        max_examples=_examples,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile("day")
 
 # Likewise for the start of a cluster: the default seconds suffice for a cluster that starts alone.
 embedded_cluster.READY_TIMEOUT_S, embedded_cluster.READY_TIMEOUT_WITH_ACCOUNTING_S = 60.0, 90.0

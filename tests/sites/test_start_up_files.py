@@ -50,7 +50,9 @@ START_UP_FILES = {
 _IMAGE = "docker://nvcr.io/nvidia/pytorch:22.11-py3"
 
 
-@pytest.fixture(params=START_UP_FILES)
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.nightly) if "zsh" in name else name for name in START_UP_FILES]
+)
 def files(replica: Replica, request: pytest.FixtureRequest) -> Iterator[str]:
     """Give the user a login shell and start-up files, and log in with them; undone after the test."""
     shell, files = START_UP_FILES[request.param]

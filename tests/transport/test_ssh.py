@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc):
         pairs = [
             ("paramiko", "dash"),
             ("paramiko", "dash, no Python"),
-            ("paramiko", "bash, no Python"),
+            pytest.param("paramiko", "bash, no Python", marks=pytest.mark.nightly),
             ("openssh", "dash"),
         ]
         metafunc.parametrize(("ssh_carrier", "own_host"), pairs, indirect=True)
@@ -406,7 +406,10 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
 
     knife = asyncio.create_task(cut())
     script = 'echo x >>"$1"; sleep 0.05; echo job; echo warn >&2; exit 3'
-    for number in range(30):
+    begun = 0
+    while begun < 10 or cuts < 5:
+        number = begun
+        begun += 1
         prefix = f"{folder}/{number}/run"
         files = {"script": b"\0\\n%s" * 500, "job.json": b"{}"}
         once = await one.transport.start_detached(
@@ -415,8 +418,7 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
         assert await once.result(30) == Completed(3, b"job\n", b"warn\n")
         assert (folder / str(number) / "script").read_bytes() == files["script"]
     knife.cancel()
-    assert [(folder / f"runs.{number}").read_text() for number in range(30)] == ["x\n"] * 30
-    assert cuts >= 5
+    assert [(folder / f"runs.{number}").read_text() for number in range(begun)] == ["x\n"] * begun
     with pytest.raises(FileExistsError):
         await one.transport.start_detached(f"{folder}/0/run", ["true"], files={"script": b"x"})
     async with asyncio.timeout(60):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyte
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain, printable, tail_text
@@ -61,7 +61,6 @@ def _never_below_the_end(parts: list[str]) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(TEXT | MOVE, max_size=40).filter(_never_below_the_end), st.integers(1, 7))
 def test_it_shows_what_a_terminal_shows(parts: list[str], size: int) -> None:
     text = "".join(parts)
@@ -95,7 +94,6 @@ def test_colours_survive_overwriting_and_line_ends() -> None:
     assert _screen(b"\x1b[31mabc\x1b[0m\rX").text() == "X\x1b[0;31mbc\x1b[0m"
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200) | st.text("<>&\"'/=abc \x1b[]0123;mK\x07\x9b\x9d8\\\r\n", max_size=120).map(str.encode))
 def test_nothing_in_an_output_becomes_markup(read_html: Callable[[str], Any], data: bytes) -> None:
     text = _screen(data).text()

@@ -72,10 +72,17 @@ def parametrize_replica(metafunc: pytest.Metafunc) -> None:
     """Run a test with the fixture ``replica`` on each site; one worker, with the replica, runs all tests of a site."""
     if "replica" not in metafunc.fixturenames:
         return
-    only = metafunc.definition.get_closest_marker("sites")
+    only, by_day = map(metafunc.definition.get_closest_marker, ("sites", "by_day"))
     marks = [pytest.mark.slurm, pytest.mark.root, pytest.mark.remote]
     sites = [
-        pytest.param(name, marks=[*marks, pytest.mark.xdist_group(f"replica-{name}")])
+        pytest.param(
+            name,
+            marks=[
+                *marks,
+                *([] if by_day is None or name in by_day.args else [pytest.mark.nightly]),
+                pytest.mark.xdist_group(f"replica-{name}"),
+            ],
+        )
         for name in (only.args if only else SITES)
     ]
     metafunc.parametrize("replica", sites, indirect=True)
