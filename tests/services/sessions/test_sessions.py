@@ -349,6 +349,7 @@ def old_pythons(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.mark.here_only(HERE)
+@pytest.mark.nightly  # they are installed; tests/services/images/test_session_images.py has one of them by day
 @pytest.mark.timeout(600)
 async def test_old_jupyters_do_as_well(desk: Any, launched: Any, old_pythons: dict[str, str]) -> None:
     """notebook 5 and 6, jupyter_server 1; a notebook 6 alone is in tests/services/images/test_session_images.py."""
