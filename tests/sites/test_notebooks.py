@@ -146,7 +146,7 @@ def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
 
 @pytest.mark.timeout(600)  # images are packed, on a busy machine
 @pytest.mark.sites(*CHECKS)
-@pytest.mark.by_day("arandu", "skynet", "aau-aicloud")  # the walk of the others is by day
+@pytest.mark.by_day("sdumont")  # by day, the walks do the same on the other replicas
 def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica, wait_for: Callable[..., Any]) -> None:
     """And spares the login node: it submits and copies, and computes nothing."""
     listed = ["squeue", "--noheader", "--format=%A"]  # a node with a remaining job of an earlier test is not used

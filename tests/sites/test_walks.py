@@ -56,7 +56,6 @@ def is_executed(ours: str, walk: Walk, elsewhere: str) -> bool:
 
 @pytest.mark.timeout(600)
 @pytest.mark.sites(*NAMES)
-@pytest.mark.by_day("sdumont", "unipi")  # the notebook of the others is by day
 def test_the_lines_of_a_guide_do_on_its_replica_what_the_page_says(replica: Replica) -> None:
     faults = run_walk(walk_of(replica.name), replica)
     assert not faults, "\n\n".join(faults)
