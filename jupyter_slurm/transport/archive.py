@@ -326,8 +326,9 @@ def _send_names(stream: Stream, names: bytes) -> None:
 
 def _as_error(error: OSError | tarfile.TarError | RecursionError) -> CommandError | TransportError:
     # Headers that announce headers; and what newer versions of Python refuse themselves, such as a negative size.
-    is_refused = isinstance(error, _Refused | RecursionError)
-    if is_refused or (isinstance(error, tarfile.TarError) and str(error) not in _EARLY_ENDS):
+    if isinstance(error, _Refused | RecursionError) or (
+        isinstance(error, tarfile.TarError) and str(error) not in _EARLY_ENDS
+    ):
         return CommandError(
             "The cluster sent a file that was not asked for, or one of another kind. The transfer was stopped.",
             hint="Check who can write to the directory on the cluster.",

@@ -263,7 +263,7 @@ async def test_a_file_that_grows_and_paths_that_cannot_be(files: ClusterFiles, t
     await anext(pieces)
     with (tmp_path / "log").open("ab") as log:
         log.write(b"more")
-    with pytest.raises(FileConflict, match="changed while it was read.*\n.*slurm get"):
+    with pytest.raises(FileConflict, match=r"changed while it was read.*\n.*slurm get"):
         await anext(pieces)
     process = files._helper
     for path in ("\ud800", "\U0001f600" * 4096):
