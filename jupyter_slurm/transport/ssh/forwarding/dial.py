@@ -191,8 +191,8 @@ def open_command(
                 if claim is None and time.monotonic() > first + _SESSION_CLOSE_S:  # no other command is ending, either
                     raise TransportError(
                         f"{link.name} allows no more sessions: {printable(error.text or '', 200)}",
-                        hint="Files, terminals, kernels and some tunnels take a session each, beside that of commands. End "
-                        f"some, or ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
+                        hint="Files, terminals, kernels and some tunnels take a session each, beside that of commands. "
+                        f"End some, or ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
                         why="no-session",
                     ) from None
                 time.sleep(_RETRY_INTERVAL_S)  # a closed session takes a moment to end on the server
