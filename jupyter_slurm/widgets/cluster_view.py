@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
@@ -32,6 +33,7 @@ class ClusterView(WidgetPanel):
         self._name = shown_name(cluster)
         self._resources = request_resources(cluster)
         self._refreshed_at = time.monotonic()
+        self._refreshing = threading.Lock()
         self._free, self._tables = html(width="100%"), html(width="100%")
         self._refresh_button = Button(
             "Refresh", "Query Slurm now", lambda: self.work(lambda: self._refresh(newer=True))
@@ -70,8 +72,9 @@ class ClusterView(WidgetPanel):
             self.work(self._refresh)
 
     def _refresh(self, *, newer: bool = False) -> None:
-        self._resources = request_resources(self._cluster, newer=newer)
-        self._refreshed_at = time.monotonic()
+        with self._refreshing:  # one after the other: an earlier, slow answer must not replace a newer one
+            self._resources = request_resources(self._cluster, newer=newer)
+            self._refreshed_at = time.monotonic()
 
 
 def _gpu(item: dict[str, object]) -> str:

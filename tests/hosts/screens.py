@@ -62,9 +62,9 @@ class Screen:
 
     def end(self) -> int:
         with suppress(OSError):
-            while select.select([self._main], [], [], 30)[0] and (data := os.read(self._main, 1 << 16)):
+            while select.select([self._main], [], [], 120)[0] and (data := os.read(self._main, 1 << 16)):
                 self._written += data
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def close(self) -> None:
         if self.process.poll() is None:

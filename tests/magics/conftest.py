@@ -72,7 +72,7 @@ class Kernel:
         self.manager.start_kernel(env=self.env, cwd=str(self.folder))
         self.client: BlockingKernelClient = self.manager.blocking_client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=180)
 
     def stop(self) -> None:
         self.client.stop_channels()

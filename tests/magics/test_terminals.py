@@ -39,7 +39,7 @@ def test_a_terminal_outlives_its_viewer(open_screen: Any, environment: dict[str,
     screen.ask("stty size", rb"30 100\r\n")
     screen.resize(90, 20)
     screen.process.send_signal(signal.SIGWINCH)
-    screen.ask("sleep 0.2; stty size", rb"20 90\r\n")
+    screen.ask("until stty size | grep '^20 90$'; do sleep 0.1; done", rb"20 90\r\n")
     screen.type(DETACH)
     name = screen.wait(rb"shell ([0-9a-f]{8})`")[1].decode()
     assert screen.end() == 0

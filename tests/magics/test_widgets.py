@@ -18,6 +18,7 @@ WaitFor = Callable[..., Any]
 VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 HOSTILE = "<img src=x onerror=alert(1)>"
+CONFIRMING = "from jupyter_slurm.widgets import base\nbase._DOUBLE_CLICK_S, base._CONFIRM_TIMEOUT_S = {}"
 
 
 class FrontEnd:
@@ -102,6 +103,7 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     assert HOSTILE in bundle["text/plain"]
     assert "&lt;img" in bundle["text/html"]
     assert HOSTILE not in bundle["text/html"]
+    kernel.ok(CONFIRMING.format("0.4, 600"))  # the question stays until this test has read it
     cell = kernel.begin(f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)")
 
     def row() -> str:
@@ -123,6 +125,7 @@ def test_a_table_changes_and_cancels_while_a_cell_runs(
     assert HOSTILE not in front.html(root)
     go.touch()
     kernel.end(cell)
+    kernel.ok(CONFIRMING.format("0.4, 5"))
     kernel.ok("shown.close()")
 
 
@@ -185,6 +188,33 @@ def test_what_is_free_is_shown_by_type(kernel: Any, wait_for: WaitFor) -> None:
     kernel.ok("taken.cancel()")
 
 
+def test_an_earlier_answer_does_not_replace_a_newer_one(kernel: Any) -> None:
+    kernel.ok("""
+import threading
+import jupyter_slurm.widgets.cluster_view as module
+view, begun, answered = jupyter_slurm.cluster_view(), threading.Event(), threading.Event()
+view.close()
+
+def answer(cluster, *, newer=False):
+    begun.set()
+    if not newer:
+        answered.wait(2)  # in vain, because the newer one waits for this one
+        return "earlier"
+    answered.set()
+    return "newer"
+
+ask, module.request_resources = module.request_resources, answer
+threads = [threading.Thread(target=view._refresh, kwargs={"newer": newer}) for newer in (False, True)]
+for thread in threads:
+    thread.start()
+    begun.wait(60)
+for thread in threads:
+    thread.join()
+module.request_resources = ask
+""")
+    assert kernel.value("view._resources") == "newer"
+
+
 def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wait_for: WaitFor) -> None:
     submitted = kernel.ok("%%sbatch as=long -t 5\nimport time\ntime.sleep(600)")
     assert not [m for m in submitted.messages if VIEW in m["content"].get("data", ())]  # it would delay the submission
@@ -197,10 +227,12 @@ def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wa
     root = bundle[VIEW]["model_id"]
     wait_for(lambda: "of 5:00" in front.html(root), "how long it runs, of how long it may")
     cancel = front.find(root, description="Cancel")
+    kernel.ok(CONFIRMING.format("600, 600"))  # also of a kernel that is slow
     for _ in range(2):  # a habitual double click, before the question can be read
         front.click(cancel)
     wait_for(lambda: front.models[cancel]["description"] == "Really cancel?", "it asks")
     assert kernel.value("long.refresh().state") == "RUNNING"
+    kernel.ok(CONFIRMING.format("0.4, 5"))
     wait_for(lambda: front.click(cancel) or kernel.value("long.state") == "CANCELLED", "it is cancelled")
     wait_for(lambda: root in front.closed, "and they go")
     stale = "long._data = {**long._data, 'state': 'RUNNING', 'finished': False}"
