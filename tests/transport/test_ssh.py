@@ -356,12 +356,12 @@ async def test_dead_link_is_found_out_and_the_loop_goes_on(plain_host, connect):
         before = time.monotonic()
         await asyncio.sleep(0.01)
         worst = max(worst, time.monotonic() - before)
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < 50
     with pytest.raises(TransportError):
         await task
     plain_host.restore()
     assert (await one.transport.run(["echo", "back"])).stdout == b"back\n"
-    assert worst < 0.5
+    assert worst < 5  # far less than a check of the link takes
 
 
 async def test_a_laptop_that_slept_looks_at_once(plain_host, connect, monkeypatch):

@@ -221,7 +221,7 @@ async def test_what_is_wrong_is_told_at_once(login_node, log_in, tmp_path, lines
     begin = time.monotonic()
     with pytest.raises(kind, match=words) as caught:
         await transport.run(["true"])
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 40
     assert caught.value.hint
 
 

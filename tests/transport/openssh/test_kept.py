@@ -327,7 +327,7 @@ async def test_a_master_of_the_person_whose_host_is_gone_is_found_out(ssh_host, 
     begin = time.monotonic()
     while not told:
         await asyncio.sleep(0.05)
-        assert time.monotonic() - begin < 15
+        assert time.monotonic() - begin < 60
     host.restore()
     assert (await transport.run(["echo", "back"])).stdout == b"back\n"
     assert ask("check")
