@@ -68,6 +68,14 @@ def test_each_part_is_a_target_and_runs_each_night() -> None:
     assert nightly == {f"test-{part}" for part in parts}
 
 
+def test_what_make_test_leaves_to_the_night_runs_then() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    selected = dict(re.findall(r'^PYTEST_(\w+) = [^"]*-m "([^"]+)"', makefile, re.MULTILINE))
+    for stage in ("FAST", "MOST", "WAITING", "BROWSER", "ALONE"):
+        assert "nightly" in selected[stage].rpartition("not")[2], stage
+    assert selected["NIGHTLY"].startswith("(nightly or ")
+
+
 def test_the_support_table_has_the_bounds_of_the_package() -> None:
     page = (ROOT / "docs" / "getting-started" / "install.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]*?) \|", page, re.MULTILINE))

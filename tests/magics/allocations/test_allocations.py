@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 WaitFor = Callable[..., Any]
 

@@ -14,7 +14,13 @@ import pytest
 from containers import Docker
 from ssh_hosts.ways import new_login_host
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.carrier("openssh")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.carrier("openssh"),
+    pytest.mark.by_day(),  # the replicas have containers over SSH
+]
 
 
 @pytest.fixture(scope="module")

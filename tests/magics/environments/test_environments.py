@@ -19,7 +19,7 @@ import pytest
 
 from jupyter_slurm.documentation import page_url
 
-pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko"), pytest.mark.by_day()]
 
 WORDS = 'it\'s a "quoted" $HOME `date`'
 
@@ -149,6 +149,7 @@ def other_python(unavailable: Callable[[str], None]) -> None:
         unavailable("there is no Python of another minor than {}.{} (3.8 to 3.14)".format(*sys.version_info[:2]))
 
 
+@pytest.mark.by_day("paramiko")
 def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Path) -> None:
     kernel.ok(
         "%%sbatch env=other out=found as=cell\nimport os, shutil, sys\nfound = sys.prefix, os.environ['VIRTUAL_ENV'], shutil.which('python')"
@@ -228,6 +229,7 @@ def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path, printed: Cal
 
 
 @pytest.mark.usefixtures("modules")
+@pytest.mark.by_day("paramiko")
 def test_modules_are_loaded_for_cells_and_scripts(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
     kernel.ok(
         "%%sbatch env=tools as=cell out=said\nimport os, subprocess\nsaid = subprocess.check_output('greet'), os.environ['GREETED']"
@@ -295,6 +297,7 @@ def test_a_module_that_is_not_there_is_said_before_submission(kernel: Any, cell:
     assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
 
 
+@pytest.mark.by_day("paramiko")
 def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path, wait_for: Callable[..., Any]) -> None:
     ran = kernel.run("%%sbatch env=othr\n1")  # logs in if needed; completion does not
     assert "There is no environment 'othr'. Did you mean other?" in ran.traceback
