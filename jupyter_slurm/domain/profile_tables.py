@@ -66,6 +66,7 @@ class CommandsTable(TypedDict, total=False):
     allowed: bool
     time_limit: float
     cpu_limit: float
+    start_ahead: bool
 
 
 class CostTable(TypedDict, total=False):

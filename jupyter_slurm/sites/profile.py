@@ -103,7 +103,7 @@ class Profile:
     advice : mapping
         Advice of the site about jobs: ``cpus_per_gpu``, ``memory``.
     commands : mapping
-        Commands on the login node: ``allowed``, ``time_limit``, ``cpu_limit``.
+        Commands on the login node: ``allowed``, ``time_limit``, ``cpu_limit``, ``start_ahead``.
     cost : mapping
         Price of an hour: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
     launch : mapping

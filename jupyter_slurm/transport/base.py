@@ -181,13 +181,24 @@ class Transport(Protocol):
         ...
 
     async def run_live(
-        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+        self,
+        argv: Sequence[str],
+        text: bytes,
+        sink: Sink,
+        *,
+        time_limit: float,
+        context: Context | None = None,
+        ahead: Sequence[str] | None = None,
     ) -> int:
         """Run a command, pass its output on as it arrives, and return its exit code (128 and the number of a signal).
 
         The last argument of the command is a private file with ``text``, which is removed at the end. Its standard
         input is empty. The command leads a session of its own. All processes of its group end with it, after
         ``time_limit`` (seconds), when this call is cancelled, when this process ends, and when the connection breaks.
+
+        ``ahead`` is a command that does the same, but first waits until it can open the file with ``.go`` after its
+        name, and does not need the text before that. The transport may start it for the next call with the same
+        arguments, and end it unused.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.errors import AgentBusy, CommandError, ConfigError, UsageError
-from jupyter_slurm.services.login_commands.login_shell import AfterStartup, shell_argv
+from jupyter_slurm.services.login_commands.login_shell import AfterStartup, ahead_argv, shell_argv
 from jupyter_slurm.services.login_commands.output_queue import OutputQueue
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -53,6 +53,8 @@ class LoginCommands:
         self._is_allowed = limits.get("allowed", True)
         self._time_limit = limits.get("time_limit", _TIME_LIMIT_S)
         self._cpu_limit = limits.get("cpu_limit", _CPU_LIMIT_S)
+        self._starts_ahead = limits.get("start_ahead", True)
+        self._mark = secrets.token_hex(16)  # one for all commands, because the next one may have started already
         self._running = 0
         self._shell: tuple[int, str] | None = None  # with the generation of the connection
 
@@ -101,14 +103,10 @@ class LoginCommands:
             self._running -= 1
 
     async def _stream(self, text: str, context: api.Context) -> AsyncGenerator[Event, None]:
-        mark, output, began = secrets.token_hex(16), OutputQueue(), time.monotonic()
-        argv = shell_argv(await self._login_shell(), mark, is_login=self._location.login_shell)
-        raw = text.encode("utf-8", "surrogateescape")
-        running = asyncio.ensure_future(
-            self._transport.run_live(argv, raw, output.put, time_limit=self._time_limit, context=self._context(context))
-        )
+        output, began = OutputQueue(), time.monotonic()
+        running = asyncio.ensure_future(self._run(text, context, output))
         running.add_done_callback(lambda done: output.close())
-        after = {1: AfterStartup(mark), 2: AfterStartup(mark)}
+        after = {1: AfterStartup(self._mark), 2: AfterStartup(self._mark)}
         try:
             while (piece := await output.take()) is not None:
                 stream, data = piece
@@ -124,6 +122,17 @@ class LoginCommands:
         if not after[1].has_begun and not reason:
             raise self._not_begun(exit_code, after[1].noise + after[2].noise)
         yield "end", {"exit_code": exit_code, "reason": reason}
+
+    async def _run(self, text: str, context: api.Context, output: OutputQueue) -> int:
+        shell, is_login = await self._login_shell(), self._location.login_shell
+        return await self._transport.run_live(
+            shell_argv(shell, self._mark, is_login=is_login),
+            text.encode("utf-8", "surrogateescape"),
+            output.put,
+            time_limit=self._time_limit,
+            context=self._context(context),
+            ahead=ahead_argv(shell, self._mark, is_login=is_login) if self._starts_ahead else None,
+        )
 
     async def _login_shell(self) -> str:
         """Return the path of the user's login shell."""

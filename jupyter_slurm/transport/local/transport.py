@@ -90,9 +90,16 @@ class LocalTransport:
             raise
 
     async def run_live(
-        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+        self,
+        argv: Sequence[str],
+        text: bytes,
+        sink: Sink,
+        *,
+        time_limit: float,
+        context: Context | None = None,
+        ahead: Sequence[str] | None = None,
     ) -> int:
-        """See :class:`jupyter_slurm.transport.base.Transport`."""
+        """See :class:`jupyter_slurm.transport.base.Transport`. Nothing starts ahead."""
         live = LiveProcess(argv, text, sink, time_limit, context)
         self._live.add(live)
         try:

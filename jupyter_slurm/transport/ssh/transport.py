@@ -31,7 +31,7 @@ from jupyter_slurm.transport.ssh.shell.detached import (
     started,
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
-from jupyter_slurm.transport.ssh.shell.live import run_live, warm_up
+from jupyter_slurm.transport.ssh.shell.live_ahead import LiveCommands
 from jupyter_slurm.transport.ssh.shell.pool import ShellPool
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
@@ -75,6 +75,7 @@ class SshTransport:
         self._link = link
         self._new_shell = lambda session: Shell(session, prelude, login_shell, timeout)
         self._pool = ShellPool(link, self._new_shell, shells, slow)
+        self._live = LiveCommands(link, self._pool)
         self._files = RemoteFiles(self._call_repeatable)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,6 +87,7 @@ class SshTransport:
         for task in tuple(self._tasks):
             with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
                 task.cancel()
+        self._live.close()
         self._pool.close()
         self._link.close(keep=keep)
 
@@ -121,13 +123,17 @@ class SshTransport:
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
 
     async def run_live(
-        self, argv: Sequence[str], text: bytes, sink: Sink, *, time_limit: float, context: Context | None = None
+        self,
+        argv: Sequence[str],
+        text: bytes,
+        sink: Sink,
+        *,
+        time_limit: float,
+        context: Context | None = None,
+        ahead: Sequence[str] | None = None,
     ) -> int:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
-        try:
-            return await run_live(self._link, self._pool, argv, text, sink, context=context, time_limit=time_limit)
-        finally:
-            self._run_later(warm_up(self._pool))
+        return await self._live.run(argv, text, sink, time_limit=time_limit, context=context, ahead=ahead)
 
     async def start_detached(
         self,
@@ -270,9 +276,8 @@ class SshTransport:
         while True:
             try:
                 async with self._pool.borrow(_remaining_time(deadline), for_locks=True) as shell:
-                    answer = await self._in_shell(
-                        shell, ["js_hold", path], _remaining_time(deadline, shell), starts=True
-                    )
+                    left = _remaining_time(deadline, shell)
+                    answer = await self._in_shell(shell, ["js_hold", path], left, starts=True)
                     check_started(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
@@ -312,9 +317,8 @@ class SshTransport:
 
     async def _call_repeatable(self, arguments: Sequence[str], stdin: memoryview | None = None) -> ShellAnswer:
         """Call a function that may run twice; a transfer has no time limit."""
-        return await self._call(
-            arguments, timeout=_CONNECT_TIMEOUT_S if stdin is None else None, stdin=stdin, may_repeat=True
-        )
+        timeout = _CONNECT_TIMEOUT_S if stdin is None else None
+        return await self._call(arguments, timeout=timeout, stdin=stdin, may_repeat=True)
 
     async def _call(
         self,

@@ -25,8 +25,8 @@ js_calm() {
   set +aefmuvxC
   unset IFS GLOBIGNORE
   unset -f command
-  command unset -f '[' cat cd chmod dd echo env false flock grep id kill ls mkdir mv printf pwd read rm setsid sh \
-    shopt sleep stat test true ulimit umask
+  command unset -f '[' cat cd chmod dd echo env false flock grep head id kill ls mkdir mkfifo mv printf pwd read rm \
+    setsid sh shopt sleep stat test touch true ulimit umask
   shopt -u dotglob failglob || :
 } 2>/dev/null
 js_calm
@@ -236,14 +236,15 @@ js_settle() { js_move "$@"; js_end $?; }
 # A command with live output: MARK TOKEN SECONDS TEXT and the arguments of js_here. The text is in a private file, the
 # last argument of the command. This is the last call of a shell: the guard takes its standard input.
 _LIVE: Final = r"""
+js_prepare() { :; }
 js_live() {
   js_mark=$1 js_file= js_limit=$3 js_text=$4
   umask 077
   set -C
   for js_folder in "${TMPDIR:-/tmp}" /tmp "$HOME"; do
     js_file=$js_folder/.jupyter_slurm-$2
-    { printf '%s' "$js_text" >"$js_file"; } 2>/dev/null && break
-    rm -f -- "$js_file" </dev/null
+    { printf '%s' "$js_text" >"$js_file" && js_prepare; } 2>/dev/null && break
+    rm -f -- "$js_file" "$js_file.go" </dev/null
     js_file=
   done
   set +C
@@ -258,6 +259,36 @@ js_live() {
   exec 2>&8
   js_end "$js_code"
   exit
+}
+"""
+
+# The same with a command that starts ahead of its text, which is empty in the call. It waits until it can open FILE.go.
+# The text arrives as one line in the form of printf %b. Meanwhile nobody else can have put a file
+# in the place of the text, because the empty file is there. The time of FILE.go is that of the newest start-up file, by
+# the clock of its own file system; that of a folder shows a file that was renamed or removed.
+_AHEAD: Final = r"""
+js_startup() {
+  js_n=${XDG_CONFIG_HOME:-$HOME/.config} js_zsh=${ZDOTDIR:-$HOME}
+  "$@" "$HOME" "$HOME/.profile" "$HOME/.bash_profile" "$HOME/.bash_login" "$HOME/.bashrc" "$HOME/.bash_aliases" \
+    "$js_zsh" "$js_zsh/.zshenv" "$js_zsh/.zprofile" "$js_zsh/.zlogin" "$HOME/.cshrc" "$HOME/.tcshrc" "$HOME/.login" \
+    "$js_n/fish" "$js_n/fish/config.fish" "$js_n/fish/conf.d" "$js_n/fish/functions" "${BASH_ENV:-$HOME}"
+}
+js_is_newer() {
+  for js_n do
+    if [ "$js_n" -nt "$js_file.go" ]; then return; fi
+  done
+  return 1
+}
+js_ahead() {
+  js_prepare() {
+    mkfifo -- "$js_file.go" </dev/null && touch -r "$(js_startup ls -dLt -- | head -n 1)" -- "$js_file.go"
+  }
+  js_await() {
+    IFS= read -r js_text <&7 || return
+    if js_startup js_is_newer || ! printf '%b' "$js_text" >"$js_file"; then js_note stale; return 1; fi
+    exec 9<>"$js_file.go"
+  }
+  js_live "$@"
 }
 """
 
@@ -278,4 +309,4 @@ js_group=$$
 { read -r js_stat </proc/$$/stat && js_stat=${js_stat##*) } && set -- $js_stat && js_group=$3; } 2>/dev/null
 """
 
-FUNCTIONS: Final = _RUN + KILL + GUARD + _LIVE + _LOCK + _ONCE + ENTER_OWNED_FOLDER + _FILES + _BECOME + _SELF
+FUNCTIONS: Final = _RUN + KILL + GUARD + _LIVE + _AHEAD + _LOCK + _ONCE + ENTER_OWNED_FOLDER + _FILES + _BECOME + _SELF

@@ -54,6 +54,7 @@ class ShellPool:
         self._link, self._create_shell, self._slow = link, create_shell, slow
         self._allowance = SessionBudget(limit)
         self._idle: list[Shell] = []
+        self._ahead: set[Shell] = set()
         self._count = 0  # lent, idle and opening shells
         self._generation = 0
         self._has_started = False
@@ -100,6 +101,29 @@ class ShellPool:
         """Return a shell from :meth:`idle` to the pool."""
         self._hand_shell(shell)
 
+    def take_ahead(self, shell: Shell) -> bool:
+        """Lend a shell whose command has started ahead; False: it has ended, or its session was needed."""
+        self._renew()
+        if shell not in self._ahead:
+            return False
+        self._ahead.remove(shell)
+        return True
+
+    def waits_for_text(self, shell: Shell) -> bool:
+        """Return whether a command that has started ahead still waits in this shell."""
+        self._renew()
+        return shell in self._ahead
+
+    def end_ahead(self, shell: Shell | None = None) -> bool:
+        """End a shell whose command has started ahead, the given one or any, so that its session is free."""
+        shell = shell or next(iter(self._ahead), None)
+        if shell is None or shell not in self._ahead:
+            return False
+        self._ahead.remove(shell)
+        shell.usable = False
+        self._hand_shell(shell)
+        return True
+
     @property
     def limit(self) -> int:
         """Return the largest number of shells, as far as known."""
@@ -141,7 +165,7 @@ class ShellPool:
                     self._idle.remove(free[0])
                     self._forget(free[0])
                     self._drop(free[0])
-                else:
+                elif not self.end_ahead():
                     await self._wait_turn(deadline)
                 self._renew()
         except BaseException:
@@ -170,9 +194,10 @@ class ShellPool:
 
     def close(self) -> None:
         """Close the idle shells. Waiting callers check again at once."""
-        for shell in self._idle:
+        for shell in (*self._idle, *self._ahead):
             self._drop(shell)
         self._idle.clear()
+        self._ahead.clear()
         self._wake()
 
     # Internal ----------------------------------------------------------------------------------------------------
@@ -193,7 +218,8 @@ class ShellPool:
                 if shell is not None:
                     return shell
                 continue
-            await self._wait_turn(deadline)
+            if not self.end_ahead():
+                await self._wait_turn(deadline)
 
     def _is_reserved(self, shell: Shell) -> bool:
         return shell.is_starter or shell in self.holding
@@ -216,11 +242,15 @@ class ShellPool:
             self._alive.clear()
             self._dying.clear()
             self._idle.clear()
+            self._ahead.clear()
             self.holding.clear()
             self._count = 0
             self._allowance.forget()
         for shell in [shell for shell in self._idle if shell.channel.closed]:
             self._idle.remove(shell)
+            self._forget(shell)
+        for shell in [shell for shell in self._ahead if shell.channel.closed]:
+            self._ahead.remove(shell)
             self._forget(shell)
 
     async def _open(self, deadline: float | None) -> Shell | None:
@@ -311,6 +341,8 @@ class ShellPool:
             self._forget(shell)
             self._ghosts.append(shell)
             self._drop(shell)
+        elif shell.waits_for_text:
+            self._ahead.add(shell)
         else:
             shell.startup_duration = 0.0
             self._idle.append(shell)

@@ -78,6 +78,8 @@ class Shell:
         Whether the shell can take another call.
     is_starter : bool
         Whether a Python handles its requests.
+    waits_for_text : bool
+        Whether its last call has started ahead, and takes only the text of a command.
     patience, took : float
         Seconds allowed for start-up files, and seconds that they took, reported to the first user of the shell.
     prelude_end : PreludeEnd or None
@@ -100,6 +102,7 @@ class Shell:
     prelude_end: PreludeEnd | None = None
     cause: TransportError | None = None
     is_starter: bool = False
+    waits_for_text: bool = False
 
     def __post_init__(self) -> None:
         self._mark = secrets.token_hex(16).encode()
