@@ -87,7 +87,8 @@ class Settings(Configurable):
     output_limit = Integer(
         262_144,
         min=1024,
-        help="Bytes of a job's output that the notebook keeps (the end). The file in the job directory is complete.",
+        help="Characters of each output that the notebook shows: of a job the last ones, of a cell with %%remote the "
+        "first ones, of `%slurm sh` the first ones and the last lines. The file in the job directory is complete.",
     ).tag(config=True)
     display_limit = Integer(
         33_554_432,
@@ -120,7 +121,7 @@ class Settings(Configurable):
         help="Initial values of the launch form on this computer's Slurm, with the keys of [launch] of a profile."
     ).tag(config=True)
     storage = Dict(
-        help="Storage of job files on this computer's Slurm (stage=), with the keys of [storage] of a profile."
+        help="Storage and copies of job files on this computer's Slurm, with the keys of [storage] of a profile."
     ).tag(config=True)
     allocation_lease = Float(
         1800.0,

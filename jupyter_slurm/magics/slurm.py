@@ -95,8 +95,8 @@ def run(
     if action == "man":
         run_manual(shell, words[1:])
         return None
-    if action in _ACTIONS:
-        return _ACTIONS[action](words[1:])
+    if action in _ACTIONS:  # in a terminal, their keywords have dashes
+        return _ACTIONS[action]([word.removeprefix("--") for word in words[1:]])
     if action not in USAGES:
         near = get_close_matches(action, USAGES, n=1)
         raise UsageError(

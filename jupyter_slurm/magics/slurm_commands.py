@@ -9,6 +9,7 @@ from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import current
 from jupyter_slurm.client.clusters.slurm_command import run_command
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.domain.magic_line.parser import command_arguments
 from jupyter_slurm.domain.options.option_parser import OptionTable
@@ -34,7 +35,13 @@ def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> 
     if command == "sattach":
         from jupyter_slurm.magics.login_commands import run_text  # rarely used
 
-        run_text(shell, shlex.join([command, *words]))
+        try:
+            run_text(shell, shlex.join([command, *words]))
+        except WaitInterrupted:
+            again = f"%sattach {shlex.join(words)}"
+            raise WaitInterrupted(
+                f"Interrupted: only sattach is ended. The job goes on; `{again}` shows its output again."
+            ) from None
         return None
     return run_command(cluster, [command, *words])
 

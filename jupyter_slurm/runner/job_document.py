@@ -76,16 +76,6 @@ class EnvironmentBuildPart(TypedDict, total=False):
     replace: bool
 
 
-class CopiedFolder(TypedDict):
-    """Directory of a copy within the cluster: names in it, by how they are copied, and the directory for them."""
-
-    folder: str
-    received: str
-    whole: list[str]
-    directories: list[str]
-    files: list[str]
-
-
 class SessionPart(ImageFolder, total=False):
     """Request of a session."""
 

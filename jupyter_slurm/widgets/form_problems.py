@@ -41,6 +41,8 @@ _TEXTS = {
     ("mem", "node"): "A job can have at most {limit} on a node of this partition.",
     ("time", "partition"): "This partition allows at most {time}.",
     ("time", "qos"): "This QOS allows at most {time}.",
+    ("logdir", "missing"): "This folder does not exist on the cluster.",
+    ("logdir", "file"): "This is a file, not a folder.",
     ("env", "missing"): "This environment does not exist on the cluster.",
     ("env", "file"): "This is not an environment: neither venv, conda nor container image.",
     ("env", "unknown"): "There is no environment with this name.",

@@ -244,6 +244,7 @@ def test_from_a_laptop_a_login_is_asked_for_at_the_terminal_and_other_users_are_
     done = laptop.at_terminal("ssh", "far-code", "hostname; id -un", dialogue=[code], timeout=150)
     assert re.search(rf"^(node1|node2)\n{ssh_site.user}$", done.text.replace("\r", ""), re.MULTILINE), done.text
     (session,) = json.loads(laptop.printed("sessions", "--cluster", "far", "--json").stdout)
+    assert "ssh far-code" in laptop.printed("sessions", "--cluster", "far").stdout
     address = ("127.0.0.1", session["session"]["local_port"])
     with contextlib.suppress(ConnectionResetError), socket.create_connection(address, 30) as connection:
         assert connection.recv(100) == b"", "another user of the laptop gets nothing from the node"

@@ -169,7 +169,7 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     refused = laptop.printed(*argv[:-1], "gate.invalid")
     assert refused.returncode == 1
     assert "There is no terminal to ask this question: " in refused.stderr
-    assert "Overwrite it" in refused.stderr
+    assert "exists. Overwrite it (as --overwrite does)" in refused.stderr
     done = laptop.printed(*argv, "--overwrite", "--yes")
     assert f"login: {host.user} is logged in by key {key}" in done.stdout
     assert key.read_bytes() == made
@@ -178,6 +178,24 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     wrong = laptop.printed("init", "other", "--host=-x", "--yes")
     assert wrong.returncode == 1
     assert "--host -x cannot be used" in wrong.stderr
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_no_key_is_created_for_a_host_that_is_not_reached_or_not_known(
+    laptop: Any, ssh_host: Callable[..., SshHost]
+) -> None:
+    host = ssh_host(name="far-host")
+    argv = ("init", "far", "--user", host.user, "--jump", "none", "--yes")
+    unreached = laptop.printed(*argv, "--host", "host.invalid")
+    assert "host.invalid does not answer. No SSH key was created." in unreached.stdout
+    unknown = laptop.printed(*argv, "--host", host.address, "--overwrite")
+    assert f"{host.address} has a host key that is not known yet. No SSH key was created." in unknown.stdout
+    assert not (laptop.ssh / "id_ed25519").exists()
+    laptop.write(".ssh/known_hosts", host.known_hosts_lines())
+    made = laptop.printed(*argv, "--host", host.address, "--overwrite")
+    assert "The key has no passphrase: anyone who gets the file can use it." in made.stdout
+    assert (laptop.ssh / "id_ed25519").exists()
 
 
 _READY = """# Ours

@@ -41,4 +41,6 @@ def test_a_notebook_and_a_terminal_show_free_space(kernel: Any, environment: dic
 
 
 def test_a_wrong_keyword_is_refused(kernel: Any) -> None:
+    assert terminal(environment, "room", "newer").returncode == 0
+    kernel.ok("%slurm room --newer")
     assert "Use `%slurm room [newer]`." in kernel.run("%slurm room new").traceback

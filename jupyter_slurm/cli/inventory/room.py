@@ -21,7 +21,8 @@ def add_parser(subparsers: Any) -> None:
         "of jupyter_slurm. The numbers are at most five minutes old.",
         page="how-to/free-resources-and-usage",
     )
-    parser.add_argument("--newer", action="store_true", help="ask again now")
+    parser.add_argument("word", nargs="?", choices=["newer"], metavar="newer", help="ask again now; or --newer")
+    parser.add_argument("--newer", action="store_const", const="newer", dest="option", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_cluster_option(parser)
 
@@ -30,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the free space; return 1 if it is no longer known."""
     from jupyter_slurm.client.clusters.room import request_room
 
-    found = request_room(requested_cluster(args), newer=args.newer)
+    found = request_room(requested_cluster(args), newer=bool(args.word or args.option))
     print(json.dumps(found.data, indent=2) if args.json else repr(found))
     return 0 if found.unknown_since is None else 1

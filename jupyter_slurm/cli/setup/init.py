@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
         print_notes(profile)
     elif (profile := _present(name, path, template, options)) is not None:
         print(f"Kept {path}: its content is the same.")
-    elif os.path.exists(path) and not (args.overwrite or yes(f"{path} exists. Overwrite it?", default=False)):
-        print(f"Kept {path}. `jupyter slurm doctor {name}` checks the connection.")
+    elif os.path.exists(path) and not (args.overwrite or _may_overwrite(path)):
+        print(f"Kept {path}. --overwrite replaces it. `jupyter slurm doctor {name}` checks the connection.")
         return 1
     else:
         profile = _write_profile(name, path, source, options, is_quick=args.yes)
@@ -104,6 +104,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("Follow the instructions of the failed checks. Then run the same command again.")
     return code
+
+
+def _may_overwrite(path: str) -> bool:
+    return yes(f"{path} exists. Overwrite it (as --overwrite does)?", default=False)
 
 
 def _present(name: str, path: str, template: str | None, options: LoginOptions) -> Profile | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from jupyter_slurm.sites.profile import Profile
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.connections.ssh_keys import SshKeys
+    from jupyter_slurm.transport.ssh.via_paramiko.key_probe import HostOffer
 
 __all__ = ["key_bearer"]
 
@@ -34,7 +37,7 @@ def key_bearer(
         Whether a new key gets a passphrase.
     """
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.services.connections.ssh_keys import first_methods, keys_for
+    from jupyter_slurm.services.connections.ssh_keys import first_offer, keys_for
 
     if name == "no":
         return _skip
@@ -45,20 +48,31 @@ def key_bearer(
     if keys.has_any:
         return lambda client, keyless: _enrol_keys(client, profile.name, keyless, name)
     names = [host.name for host in keys.route]
-    methods = asyncio.run(first_methods(keys))
-    if methods is not None and "publickey" not in methods:
-        first = printable(names.pop(0))
-        print(
-            f"{first} takes no SSH keys. It offers: {', '.join(map(printable, methods)) or 'a login without a proof'}."
-        )
+    offer, first = asyncio.run(first_offer(keys)), printable(names[0])
+    if reason := _doubt(keys, offer):
+        print(f"{first} {reason}. No SSH key was created.")
+        return _skip
+    if offer is not None and "publickey" not in offer.methods:
+        offered = ", ".join(map(printable, offer.methods))
+        print(f"{first} takes no SSH keys. It offers: {offered or 'a login without a proof'}.")
+        names.pop(0)
         if not names:
             return _skip
     question = f"You have no SSH key. Create one ({keys.path}), and copy the public key to {' and '.join(names)}?"
     if keys.path is None or os.path.exists(keys.path) or not (name == "yes" or yes(question, default=True)):
         return _skip
-    if not _create_key(keys.path, passphrase=passphrase):
+    if not _create_key(keys.path, passphrase=passphrase and sys.stdin.isatty()):
         return _skip
     return lambda client, keyless: _enrol_keys(client, profile.name, keyless, "yes")
+
+
+def _doubt(keys: SshKeys, offer: HostOffer | None) -> str:
+    """Return why a key would be of no use: the first host is not reached, or its key is not accepted."""
+    if offer is None:
+        return "" if keys.route[0].proxy_command else "does not answer"
+    if offer.host_key == "known" or (offer.host_key == "unknown" and sys.stdin.isatty()):
+        return ""
+    return f"has a host key that is {'not known yet' if offer.host_key == 'unknown' else offer.host_key}"
 
 
 def _skip(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> None:
@@ -80,6 +94,10 @@ def _create_key(path: str, *, passphrase: bool) -> bool:
         return False
     if done.returncode == 0:
         print(f"Created the key {path}, and its public key {path}.pub.")
+        if not passphrase:
+            print(
+                f"The key has no passphrase: anyone who gets the file can use it. `ssh-keygen -p -f {path}` adds one."
+            )
     return done.returncode == 0
 
 

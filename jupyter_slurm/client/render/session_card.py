@@ -99,7 +99,9 @@ def session_notes(data: api.Job) -> list[str]:
     if not session or not session_state(data):
         return []
     said, is_jupyter = [str(session.get("message") or ""), end_note(data)], not session.get("command")
-    if is_session_open(data):
+    if is_session_open(data) and session.get("app") == "ssh":
+        said.append(f"`ssh {data.get('label')}` connects to it, on the computer that has started it.")
+    elif is_session_open(data):
         said.append(str(session.get("browser_url") or session["url"]))
         if path := session_path(session):
             said += [f"Or through this Jupyter server, {_isolation()}:", path]

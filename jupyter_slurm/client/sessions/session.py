@@ -215,7 +215,8 @@ class Session(Job):
     def _row(self) -> list[str]:
         told, session = self._data, self._data["session"]
         assert session is not None
-        values = (told.get("label"), session["state"], told.get("id"), told.get("nodes"), session["url"])
+        address = f"ssh {told.get('label')}" if session["app"] == "ssh" and session["url"] else session["url"]
+        values = (told.get("label"), session["state"], told.get("id"), told.get("nodes"), address)
         return [str(value or "") for value in values]
 
     def raise_for_state(self) -> Job:
@@ -238,7 +239,7 @@ class SessionList(JobList[Session]):
 
     def table(self) -> Table:
         """Return the sessions as a table."""
-        return Table(["NAME", "STATE", "JOBID", "NODES", "URL"], [session._row() for session in self])
+        return Table(["NAME", "STATE", "JOBID", "NODES", "ADDRESS"], [session._row() for session in self])
 
 
 def sessions(*, active: bool = True) -> SessionList:

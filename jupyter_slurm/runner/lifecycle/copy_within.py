@@ -17,12 +17,11 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Iterator, Sequence
+from typing import TYPE_CHECKING, Iterator, Sequence, TypedDict
 
 load = runpy.run_path(__file__[: -len("lifecycle/copy_within.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
-    from jupyter_slurm.runner.job_document import CopiedFolder
 else:
     JobDirectory = load("job_directory").JobDirectory
 
@@ -35,6 +34,16 @@ _VANISHED_EXIT_CODE = 24
 _COUNT = re.compile(rb"(\d+)\s+\d+%")
 _INTERVAL_S = 1.0
 _MAX_BATCH_BYTES = 1 << 16  # bytes of the names of one cp
+
+
+class CopiedFolder(TypedDict):
+    """Directory of a copy: names in it, by how they are copied, and the directory that receives them."""
+
+    folder: str
+    received: str
+    whole: list[str]
+    directories: list[str]
+    files: list[str]
 
 
 class Counter:

@@ -19,9 +19,9 @@ from jupyter_slurm.transport.ssh.keys.identities import identities
 from jupyter_slurm.transport.ssh.keys.ssh_agent import SshAgent
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
-from jupyter_slurm.transport.ssh.via_paramiko.key_probe import accepts_key, offered_methods
+from jupyter_slurm.transport.ssh.via_paramiko.key_probe import HostOffer, accepts_key, request_offer
 
-__all__ = ["KeyEnrolment", "SshKeys", "enrol_key", "find_public_key", "first_methods", "hosts_without_key", "keys_for"]
+__all__ = ["KeyEnrolment", "SshKeys", "enrol_key", "find_public_key", "first_offer", "hosts_without_key", "keys_for"]
 
 # LINE BLOB MARK. A commented line does not count; an unterminated last line is first completed.
 _ADD_KEY_SCRIPT: Final = r"""
@@ -72,9 +72,9 @@ async def keys_for(profile: Profile) -> SshKeys:
     return SshKeys(tuple(way), bool(found) or find_public_key(host) is not None, path)
 
 
-async def first_methods(keys: SshKeys) -> tuple[str, ...] | None:
-    """Return the methods of a login that the first host of the route offers; None: unknown."""
-    return await asyncio.to_thread(offered_methods, keys.route[0])
+async def first_offer(keys: SshKeys) -> HostOffer | None:
+    """Return the answer of the first host of the route before a login; None: unknown."""
+    return await asyncio.to_thread(request_offer, keys.route[0])
 
 
 def find_public_key(host: HostConfig) -> str | None:

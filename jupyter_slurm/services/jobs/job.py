@@ -137,9 +137,7 @@ class TrackedJob:
     @property
     def reports_events(self) -> bool:
         """Return whether a runner reports the start and the end of the job."""
-        is_ours = bool(
-            (known := self.record) and (known.run or known.image or known.environment_build or known.copies_to)
-        )
+        is_ours = bool((own := self.record) and (own.run or own.image or own.environment_build or own.copies_to))
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
 
     @property

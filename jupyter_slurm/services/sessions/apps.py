@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["APPS", "App", "command_of", "find_app", "words_of"]
+__all__ = ["APPS", "App", "command_of", "find_app", "folders_of", "words_of"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class App:
         Commands of versions before a version, the latest first.
     keywords : mapping
         Words for the value of each keyword of its own; ``{value}`` becomes the value.
+    folders : sequence of str
+        Keywords of them that name folders.
     required : str
         Keyword without which it cannot start.
     login : str
@@ -42,6 +44,7 @@ class App:
     lowest: str = ""
     older: Mapping[str, Sequence[str]] = field(default_factory=dict)
     keywords: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folders: Sequence[str] = ()
     required: str = ""
     login: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +117,7 @@ APPS: Mapping[str, App] = {
         "tensorboard",
         "2.4",
         keywords={"logdir": ("--logdir", "{value}")},
+        folders=("logdir",),
         required="logdir",
     ),
 }
@@ -138,6 +142,12 @@ def find_app(name: str) -> App:
             option="app",
         )
     return app
+
+
+def folders_of(name: str | None, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the folders that the keywords of an app name, by keyword."""
+    folders = APPS[name].folders if name and name in APPS else ()
+    return {keyword: value for keyword, value in values.items() if keyword in folders and "://" not in value}
 
 
 def command_of(name: str, values: Mapping[str, str]) -> list[str]:

@@ -71,27 +71,37 @@ class Preflight:
                         hint="Leave it out, or use a site profile of that cluster: `%slurm use NAME`.",
                     )
 
-    async def folder_problems(self, plan: Plan) -> list[api.OptionProblem]:
-        """Return the problem of the folder of a session that the login node does not have.
+    async def folder_problems(self, request: PlanRequest, plan: Plan) -> list[api.OptionProblem]:
+        """Return the problems of the folders of a session that the login node does not have.
 
-        It prevents no submission: a folder may exist on the nodes only.
+        They prevent no submission: a folder may exist on the nodes only, or be made later.
         """
         record, storage = plan.record, self._where.storage
-        wanted = record.session.dir if record.session is not None else None
-        if not wanted or _is_contained(plan) or record.stage is not None or storage.get("home_on_nodes") is False:
+        if record.session is None or _is_contained(plan) or record.stage is not None:
             return []
-        path = self._where.home + wanted[1:] if wanted == "~" or wanted.startswith("~/") else wanted
-        path = posixpath.normpath(posixpath.join(record.work_dir or self._where.home, path))
-        inside = posixpath.join(path, ".")
+        if storage.get("home_on_nodes") is False:
+            return []
+        base = self._absolute(record.work_dir or self._where.home, record.session.dir or ".")
+        paths = {"dir": base} if record.session.dir else {}
+        paths |= {option: self._absolute(base, path) for option, path in request.asked.get("folders", {}).items()}
         try:
-            found = await self._transport.stat_all([path, inside])
+            found = await self._transport.stat_all([each for path in paths.values() for each in (path, f"{path}/.")])
         except SlurmError:
             return []
-        if inside in found:
-            return []
-        scope, lack = ("file", "is not a folder") if path in found else ("missing", "does not exist")
+        return [
+            self._folder_problem(option, path, is_file=path in found)
+            for option, path in paths.items()
+            if f"{path}/." not in found
+        ]
+
+    def _absolute(self, base: str, path: str) -> str:
+        path = self._where.home + path[1:] if path == "~" or path.startswith("~/") else path
+        return posixpath.normpath(posixpath.join(base, path))
+
+    def _folder_problem(self, option: str, path: str, *, is_file: bool) -> api.OptionProblem:
+        scope, lack = ("file", "is not a folder") if is_file else ("missing", "does not exist")
         text = f"The folder {printable(path)} {lack} on {self._where.host}."
-        return [{"option": "dir", "scope": scope, "limit": "", "text": text}]
+        return {"option": option, "scope": scope, "limit": "", "text": text}
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
         """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""

@@ -13,7 +13,7 @@ __all__ = ["SubmissionRequest"]
 class SubmissionRequest(api.Submission):
     """Submission; ``session``, ``image``, ``environment_build`` and ``copies_to`` have the form of job.json.
 
-    ``files`` go into the job directory.
+    ``files`` go into the job directory. ``folders`` are those of the keywords of an app.
     """
 
     session: NotRequired[Mapping[str, Any]]
@@ -21,5 +21,6 @@ class SubmissionRequest(api.Submission):
     environment_build: NotRequired[Mapping[str, Any]]
     copies_to: NotRequired[str]
     files: NotRequired[Mapping[str, bytes]]
+    folders: NotRequired[Mapping[str, str]]
     warnings: NotRequired[Sequence[str]]
     process: NotRequired[int | None]

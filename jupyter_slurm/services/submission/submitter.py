@@ -148,7 +148,7 @@ class Submitter:
         if is_elsewhere and not self._facts.check_submission(plan.requests).refused:
             await self._preflight.check_cluster(plan)
         await self.prepare()
-        warnings += [problem["text"] for problem in await self._preflight.folder_problems(plan)]
+        warnings += [problem["text"] for problem in await self._preflight.folder_problems(request, plan)]
         warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._submit_directory(plan, request.context, warnings)
         if folder := (requested.get("origin") or {}).get("folder"):
@@ -213,7 +213,7 @@ class Submitter:
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
         """Return the planned submission, with ``test_only`` also its estimated start."""
         doubts = self._facts.check_submission(plan.requests)
-        folder = await self._preflight.folder_problems(plan)
+        folder = await self._preflight.folder_problems(request, plan)
         shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
             "script": printable(plan.script.decode("utf-8", "surrogateescape")),

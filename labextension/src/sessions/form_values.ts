@@ -97,8 +97,10 @@ function reasonText(trans: TranslationBundle, problem: IOptionProblem, form: ILa
     case "time qos":
       return trans.__("This QOS allows at most %1.", durationWords(seconds ?? 0));
     case "dir missing":
+    case "logdir missing":
       return trans.__("This folder does not exist on the cluster.");
     case "dir file":
+    case "logdir file":
       return trans.__("This is a file, not a folder.");
     case "env missing":
       return trans.__("This environment does not exist on the cluster.");

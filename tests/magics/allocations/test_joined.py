@@ -177,6 +177,11 @@ def test_the_output_of_a_step_of_a_terminal_and_the_manual_are_shown(
         wait_for(lambda: gate("up").exists(), "its step")
         request = kernel.begin(f"job = {job}\n%sattach --label {{job}}.0")
         wait_for(lambda: kernel.pump() or "0: tick" in str(kernel.under(request)), "its output", timeout=20)
+        kernel.manager.interrupt_kernel()
+        stopped = kernel.end(request)
+        assert f"The job goes on; `%sattach --label {job}.0` shows its output again" in stopped.traceback
+        request = kernel.begin(f"%sattach --label {job}.0")
+        wait_for(lambda: kernel.pump() or "0: tick" in str(kernel.under(request)), "its output", timeout=20)
         gate("end").touch()
         assert kernel.end(request).stdout.endswith("0: over\n")
         assert "Invalid job id" in kernel.run("%sattach 999999.0").stderr

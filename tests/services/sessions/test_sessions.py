@@ -111,18 +111,21 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     own.mkdir()
     (own / "jupyter_config.py").write_text("import sys\nif True:\n    sys.exit(3)\n")
     ended_by_own = {"cwd": desk.folder, "env": {**desk.env, "JUPYTER_CONFIG_DIR": str(own)}}
-    early, lost, damaged, exiting, bare, later = await asyncio.gather(
+    board = {"app": "tensorboard", "app_values": {"logdir": "no/logs"}, "dir": str(tmp_path)}
+    early, lost, damaged, exiting, bare, later, empty = await asyncio.gather(
         launched("-p", "arandu", wait=False),
         launched("-p", "arandu", dir="no/such 'folder'", wait=False),
         launched("-p", "arandu", context=context, wait=False),
         launched("-p", "arandu", context=ended_by_own, wait=False),
         launched("-p", "arandu", "--begin=now+3600", python="python3", context=elsewhere, wait=False),
         launched("-p", "arandu", "--begin=now+3600", name="later", wait=False),
+        launched("-p", "arandu", "--begin=now+3600", **board, wait=False),
     )
     await desk.until(early["key"], lambda job: job["session"]["state"] == "starting")
     await desk.core.sessions.end(desk.id, early["key"])
     assert any("/usr/bin/python3 has no Jupyter." in said for said in bare["warnings"])  # a node may find another one
     assert any("no/such 'folder' does not exist on " in said for said in lost["warnings"])
+    assert [said for said in empty["warnings"] if f"The folder {tmp_path}/no/logs does not exist on " in said]
     over = await desk.finished(lost["key"])
     assert (over["state"], over["session"]["state"]) == ("FAILED", "ended")
     assert re.fullmatch(r"\S+ has no folder .*/no/such 'folder'\.", over["error"]["detail"])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import paramiko
 
 from jupyter_slurm.transport.ssh.auth.userauth import LoginConnectionLost, LoginRefused, SignatureRequested, Userauth
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import check_host_key, host_key_order
 from jupyter_slurm.transport.ssh.keys.public_keys import key_type, read_line
 from jupyter_slurm.transport.ssh.via_paramiko.connection import tcp
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
 
-__all__ = ["accepts_key", "offered_methods"]
+__all__ = ["HostOffer", "accepts_key", "request_offer"]
 
 _PROBE_TIMEOUT_S: Final = 30.0  # seconds
 _OFFER_TIMEOUT_S: Final = 10.0  # seconds: the user waits for a question
@@ -62,19 +63,38 @@ def _socket(hop: HopReport, before: HopReport | None) -> Any:
     return before.transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=_PROBE_TIMEOUT_S)
 
 
-def offered_methods(host: HostConfig) -> tuple[str, ...] | None:
-    """Return the methods of a login that a host offers at first, by a request without one (RFC 4252, section 5.2).
+class HostOffer(NamedTuple):
+    """Answer of a host before a login.
 
-    Blocks. None: unknown, because the host cannot be reached directly, or does not answer.
+    Attributes
+    ----------
+    methods : tuple of str
+        Methods of a login that it offers at first.
+    host_key : str
+        What is known of its key: ``known``, ``unknown``, ``changed`` or ``revoked``.
+    """
+
+    methods: tuple[str, ...]
+    host_key: str
+
+
+def request_offer(host: HostConfig) -> HostOffer | None:
+    """Return the answer of a host to a request for a login without a proof (RFC 4252, section 5.2).
+
+    Blocks. None: the host does not answer, or cannot be reached directly.
     """
     if host.proxy_command:
         return None
     try:
         with contextlib.closing(paramiko.Transport(tcp(host, _OFFER_TIMEOUT_S))) as transport:
+            options = transport.get_security_options()
+            known = [name for name in host_key_order(host) if name in options.key_types]
+            options.key_types = tuple(dict.fromkeys([*known, *options.key_types]))
             transport.start_client(timeout=_OFFER_TIMEOUT_S)
+            verdict = check_host_key(host, transport.get_remote_server_key().asbytes())
             auth = Userauth(transport, host.user)
             auth.request_service()
             reply = auth.request("none")
     except (paramiko.SSHException, OSError, EOFError, LoginConnectionLost):
         return None
-    return tuple(reply.methods) if isinstance(reply, LoginRefused) else ()
+    return HostOffer(tuple(reply.methods) if isinstance(reply, LoginRefused) else (), verdict.status)
