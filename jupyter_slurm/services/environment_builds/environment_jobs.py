@@ -13,7 +13,7 @@ from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.environment_builds.environment_request import build_part, check_cuda
 from jupyter_slurm.services.environments.created_environments import environment_folder
-from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted
 from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import decode_output, printable
 
@@ -27,6 +27,7 @@ __all__ = ["EnvironmentBuilds"]
 _PYTHON: Final = "python3"  # of the login node, and of any node: it only starts the runner
 _TIMEOUT_S: Final = 300.0  # seconds; a removal deletes many files
 _MAX_NAMED_JOBS: Final = 5
+_MAX_TIME_S: Final = 1e11  # within the years that have four digits
 _DRIVER: Final = re.compile(r"[1-9][0-9]{2}(\.[0-9]{1,4}){1,2}")
 _TEXTS: Final = ("tool", "python", "source", "job")
 _NOTHING: Final[api.MakeEnvironmentResponse] = {"job": None, "environment": None, "preview": None, "command": None}
@@ -137,7 +138,7 @@ class EnvironmentBuilds:
         asked = {"folder": environment_folder(cluster.location), **more}
         done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_TIMEOUT_S)
         try:
-            answer = await call_off_loop(parse_json, done.stdout)
+            answer = await call_off_loop(parse_untrusted, done.stdout)
         except (ValueError, RecursionError):
             answer = None
         if done.exit_code or not isinstance(answer, dict):
@@ -179,7 +180,7 @@ def _to_api(one: Mapping[str, Any]) -> api.MadeEnvironment:
         "python": texts["python"],
         "source": texts["source"],
         "job": texts["job"],
-        "made": float(made) if isinstance(made, int | float) else None,
+        "made": float(made) if isinstance(made, int | float) and 0 <= made < _MAX_TIME_S else None,
         "packages": packages if isinstance(packages, int) else None,
         "cuda": one["cuda"] if isinstance(one.get("cuda"), int) else None,
         "failed_imports": [printable(line) for line in failures.split("\n") if line],

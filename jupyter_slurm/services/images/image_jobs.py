@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, cast
 
 from jupyter_slurm.domain.containers.build_context import has_add
 from jupyter_slurm.domain.containers.build_files import detect_kind
@@ -15,7 +15,7 @@ from jupyter_slurm.domain.staging_rules import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key
-from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
@@ -39,6 +39,10 @@ _ALTERNATIVES = {
     "dockerfile": "Use a definition file (Bootstrap: docker, From: …) for Apptainer and Singularity.",
     "definition": "Use a Dockerfile for Docker, Podman and Charliecloud.",
 }
+
+
+_NUMBERS: Final = {"size": 1 << 62, "made": 1e11}  # most bytes, and seconds since the epoch, that are shown
+_LISTS: Final = ("removed", "nodes")
 
 
 class ImageNote(TypedDict, total=False):
@@ -151,7 +155,6 @@ class Images:
         cluster = self._cluster(name)
         answer = await self._query_remote(cluster, "list")
         named = cluster.location.environments
-        found = [one for one in answer["images"] if isinstance(one.get("image"), str)]
         told: list[api.Image] = [
             {
                 "image": one["image"],
@@ -166,7 +169,7 @@ class Images:
                 "shared": bool(one.get("shared")),
                 "environments": sorted(env for env, said in named.items() if _is_meant(said.get("image"), one)),
             }
-            for one in found
+            for one in answer["images"]
         ]
         return {"folder": answer["folder"], "images": sorted(told, key=lambda one: -(one["made"] or 0.0))}
 
@@ -191,16 +194,47 @@ class Images:
         argv = [_PYTHON, cluster.submitter.runner_path("container/image_notes.py"), subject]
         done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LIST_TIMEOUT_S)
         try:
-            answer = await call_off_loop(parse_json, done.stdout)
-        except (ValueError, RecursionError):
+            answer = _checked(await call_off_loop(parse_untrusted, done.stdout))
+        except ValueError:
             answer = None
-        if done.exit_code or not isinstance(answer, dict):
+        if done.exit_code or answer is None:
             said = printable(decode_output(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
             raise CommandError(
                 f"The images on {cluster.location.host} could not be listed: {said}.",
                 hint=f"Check that python3 (3.8 or newer) is on the PATH of {cluster.location.host}.",
             )
-        return cast("ImageNotes", answer)
+        return answer
+
+
+def _checked(answer: object) -> ImageNotes | None:
+    """Return what of an answer of the cluster has the right type; None if it is not an answer."""
+    if not isinstance(answer, dict):
+        return None
+    images = [
+        cast("ImageNote", {field: _plain(field, value) for field, value in one.items()})
+        for one in _list(answer, "images")
+        if isinstance(one, dict) and isinstance(one.get("image"), str)
+    ]
+    texts = {field: [printable(one) for one in _list(answer, field) if isinstance(one, str)] for field in _LISTS}
+    folder, error = (_plain(field, answer.get(field)) for field in ("folder", "error"))
+    return {
+        "folder": str(folder or ""),
+        "images": images,
+        "removed": texts["removed"],
+        "nodes": texts["nodes"],
+        "error": str(error) if error else None,
+    }
+
+
+def _plain(field: str, value: object) -> object:
+    """Return a text that only shows, or a number in a field of a number; else None."""
+    if field in _NUMBERS:
+        return value if isinstance(value, int | float) and 0 <= value < _NUMBERS[field] else None
+    return printable(value) if isinstance(value, str) else bool(value) if field == "shared" else None
+
+
+def _list(answer: Mapping[str, object], field: str) -> Sequence[object]:
+    return found if isinstance(found := answer.get(field), list) else ()
 
 
 async def _transferred_files(file: api.ImageWantedFile | None) -> TransferredFiles:
