@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Resources", "request_resources", "resources"]
 
+# Slurm's limits count each array task as a job.
+_RUNNING, _SUBMITTED = "running jobs and array tasks", "jobs and array tasks"
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
-_KINDS = {"in-use": "", "job": "a job", "minutes": "minutes in all", "jobs": "running jobs", "submitted": "jobs"}
+_KINDS = {"in-use": "", "job": "a job", "minutes": "minutes in all", "jobs": _RUNNING, "submitted": _SUBMITTED}
 _MEMORY, _GPUS = "mem", "gres/gpu"
 _MIB = 1 << 20
 
@@ -37,7 +39,8 @@ class Resources:
     limits : Table
         Limits that apply to you, and what counts towards them; empty if none is enforced.
     use : dict
-        Resources of your running jobs, by Slurm's names; memory in bytes.
+        Resources of your running jobs, by Slurm's names; memory in bytes. An array is one of ``jobs``; ``tasks`` is
+        Slurm's own count, in which each running array task is a job.
     asked_at : float
         Time of the query, in seconds since the epoch.
     unknown_since : float or None
@@ -50,22 +53,22 @@ class Resources:
         self.use: dict[str, int] = {**(data["use"] or {})}
         self._notice: str = data["said"]
         self.gpus = Table(
-            ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
+            ["GPU", "Free", "Used", "Total", "Most on a node"],
             [[_type(one), one["free"], one["used"], one["total"], one["most"]] for one in data["gpus"]],
         )
         self.gres = Table(
-            ["GRES", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
+            ["GRES", "Free", "Used", "Total", "Most on a node"],
             [[_gres_name(one), one["free"], one["used"], one["total"], one["most"]] for one in data.get("gres") or ()],
         )
         self.partitions = Table(
-            ["PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS FREE", "GPUS FREE"],
+            ["Partition", "State", "Time limit", "Nodes", "CPUs free", "GPUs free"],
             [_partition(one) for one in data["partitions"]],
         )
         self.nodes = Table(
-            ["NODE", "STATE", "PARTITIONS", "CPUS", "CPUS USED", "LOAD", "GIB", "GIB USED", "GPUS USED", "REASON"],
+            ["Node", "State", "Partitions", "CPUs", "CPUs used", "Load", "GiB", "GiB used", "GPUs used", "Reason"],
             [_node(one) for one in data["nodes"]],
         )
-        self.limits = Table(["WHOSE", "NAME", "OF", "MOST", "USED"], [_limit(one) for one in data["limits"] or ()])
+        self.limits = Table(["Whose", "Name", "Of", "Most", "Used"], [_limit(one) for one in data["limits"] or ()])
 
     @property
     def age(self) -> str:
@@ -83,7 +86,14 @@ class Resources:
             *(f"{self.use[name]} {name.removeprefix('gres/')}" for name in others if self.use[name]),
         ]
         used = _joined(words)
-        return f"{used} in {counted(self.use.get('jobs', 0), 'jobs')}" if used else "nothing now"
+        return f"{used} in {self._own_jobs}" if used else "nothing now"
+
+    @property
+    def _own_jobs(self) -> str:
+        """Return the number of your running jobs, in which an array is one: ``4 jobs (12 counting array tasks)``."""
+        jobs = self.use.get("jobs", 0)
+        tasks = self.use.get("tasks", jobs)
+        return counted(jobs, "jobs") + (f" ({tasks} counting array tasks)" if tasks > jobs else "")
 
     @property
     def _own_gpus(self) -> str:

@@ -71,7 +71,8 @@ def _is_meant(reason: str, limit: Limit) -> bool:
 def _limit_sentence(limit: Limit, amount: int) -> str:
     owner = f"The QOS {limit.name}" if limit.scope.startswith("qos") else f"Your account {limit.name}"
     if limit.kind in ("jobs", "submitted"):
-        return f"{owner} allows {counted(limit.maximum, 'jobs')} at a time; {limit.used or 0} run."
+        most = counted(limit.maximum, "jobs")
+        return f"{owner} allows {most} at a time, counting each array task; {limit.used or 0} run."
     if limit.resource == "mem":
         most, used, more = (format_memory(size) for size in (limit.maximum, limit.used or 0, amount))
         return f"{owner} allows {most} of memory at a time; {used} are in use, and this job requests {more}."

@@ -98,6 +98,20 @@ def parse_use(output: bytes, mark: str) -> dict[str, int]:
     return dict(total)
 
 
+def fold_arrays(use: Mapping[str, int], further_tasks: int) -> dict[str, int]:
+    """Return a use in which an array is one of the jobs; ``tasks`` is Slurm's count: each running array task is a job.
+
+    Parameters
+    ----------
+    use : mapping
+        Slurm's count.
+    further_tasks : int
+        Running array tasks beyond one for each array. They may be seconds older or newer than the use.
+    """
+    tasks = use.get("jobs", 0)
+    return {**use, "jobs": max(min(tasks, 1), tasks - further_tasks), "tasks": tasks}
+
+
 def _requested_gpus(fields: Mapping[str, str]) -> dict[str, int]:
     """Return the GPUs that a job requested: without accounting, Slurm counts no GPUs among the allocated resources."""
     found = Counter[str]()

@@ -17,7 +17,7 @@ from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
 from jupyter_slurm.services.clusters.completion_names import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
-from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources, tracked_runs
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources, further_tasks, tracked_runs
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
@@ -29,7 +29,7 @@ from jupyter_slurm.services.environments.place_names import PlaceNames
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.files.cluster_files import ClusterFiles
-from jupyter_slurm.services.inventory.inventory import Inventory
+from jupyter_slurm.services.inventory.inventory import Inventory, TrackedJobs
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -169,8 +169,8 @@ def _inventory(
 ) -> Inventory:
     """Make the inventory."""
     expand = partial(expand_path, location=location, transport=client.transport)
-    runs = partial(tracked_runs, tracker)
-    return Inventory(client, location, runs, clock, lambda: tracker.clock_offset, expand)
+    known = TrackedJobs(partial(tracked_runs, tracker), partial(further_tasks, tracker))
+    return Inventory(client, location, known, clock, lambda: tracker.clock_offset, expand)
 
 
 def _completion(

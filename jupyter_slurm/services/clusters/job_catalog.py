@@ -30,7 +30,7 @@ from jupyter_slurm.services.slurm.poller import Poller
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["JobCatalog", "JobSources", "tracked_runs"]
+__all__ = ["JobCatalog", "JobSources", "further_tasks", "tracked_runs"]
 
 _GLANCE_S = 1.0
 _LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
@@ -50,6 +50,12 @@ class JobSources:
     poller: Poller
     checks: JobChecks
     history: JobHistory
+
+
+def further_tasks(tracker: Tracker) -> int:
+    """Return how many array tasks run beyond one for each array: Slurm counts each as a job."""
+    running = [entry.counts().get("RUNNING", 0) for entry in tracker.active()]
+    return sum(count - 1 for count in running if count > 1)
 
 
 def tracked_runs(tracker: Tracker, start: float, end: float) -> list[TrackedRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from jupyter_slurm.services.inventory.accounting_usage import TrackedRun, UsageReports
 from jupyter_slurm.services.inventory.all_jobs import AllJobs, RunningJobs
@@ -12,7 +13,23 @@ from jupyter_slurm.services.inventory.room import RoomInventory
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["Inventory"]
+__all__ = ["Inventory", "TrackedJobs"]
+
+
+@dataclass(frozen=True)
+class TrackedJobs:
+    """The jobs of the user, as far as jupyter_slurm knows them.
+
+    Parameters
+    ----------
+    runs : callable
+        Returns those that ran in a period.
+    further_tasks : callable
+        Returns how many array tasks run beyond one for each array.
+    """
+
+    runs: Callable[[float, float], list[TrackedRun]]
+    further_tasks: Callable[[], int]
 
 
 class Inventory:
@@ -24,8 +41,8 @@ class Inventory:
         Queries Slurm.
     location : ClusterLocation
         User, limits of the query rate, and prices of the cluster.
-    tracked_runs : callable
-        Returns the jobs of the user that ran in a period, as far as jupyter_slurm knows.
+    tracked : TrackedJobs
+        The jobs of the user, as far as jupyter_slurm knows them.
     clock : callable
         Seconds since the epoch.
     clock_offset : callable
@@ -38,18 +55,20 @@ class Inventory:
         self,
         client: SlurmClient,
         location: ClusterLocation,
-        tracked_runs: Callable[[float, float], list[TrackedRun]],
+        tracked: TrackedJobs,
         clock: Callable[[], float],
         clock_offset: Callable[[], float],
         expand_path: Callable[[str], Awaitable[str]],
     ) -> None:
         user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
-        self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
+        self.resources = ResourceInventory(
+            client, self.facts, user, interval=interval, cost=cost, clock=clock, further_tasks=tracked.further_tasks
+        )
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
         self.running = RunningJobs(client, user, interval=interval, clock=clock)
         self.room = RoomInventory(client, location, expand_path, clock)
-        self.usage = UsageReports(client, user, cost=cost, tracked_runs=tracked_runs, clock=clock)
+        self.usage = UsageReports(client, user, cost=cost, tracked_runs=tracked.runs, clock=clock)
 
     async def stop(self) -> None:
         """Cancel running queries."""

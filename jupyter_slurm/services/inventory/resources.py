@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.cluster_facts import Facts
@@ -48,6 +49,8 @@ class ResourceInventory(SharedQuery[Resources]):
         Prices of the site, from the profile.
     clock : callable
         Seconds since the epoch.
+    further_tasks : callable
+        Returns how many array tasks of the user run beyond one for each array.
     """
 
     subject = "what is free"
@@ -61,9 +64,11 @@ class ResourceInventory(SharedQuery[Resources]):
         interval: float,
         cost: CostTable,
         clock: Callable[[], float],
+        further_tasks: Callable[[], int],
     ) -> None:
         super().__init__(max(_CACHE_AGE_S, interval), impatient=_MAX_BURST_QUERIES, clock=clock)
         self._client, self._facts, self._user, self._cost = client, facts, user, cost
+        self._further_tasks = further_tasks
 
     async def to_api(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
         """Return the free resources in the form of the API; see :meth:`SharedQuery._current_answer`.
@@ -99,12 +104,15 @@ class ResourceInventory(SharedQuery[Resources]):
                 usable = {name for one in facts.associations or () for name in one.qos}
                 name = facts.config.get("ClusterName", "")
                 qos = facts.qos or ()
-                return await self._client.read(
+                known = await self._client.read(
                     limits.limits_argv(self._user),
                     lambda raw: limits.parse_limits(raw, self._user, name, qos, usable),
                 )
-            mark = secrets.token_hex(8)
-            return Limits((), await self._client.read(limits.use_argv(mark), lambda raw: limits.parse_use(raw, mark)))
+            else:
+                mark = secrets.token_hex(8)
+                use = await self._client.read(limits.use_argv(mark), lambda raw: limits.parse_use(raw, mark))
+                known = Limits((), use)
+            return replace(known, use=limits.fold_arrays(known.use, self._further_tasks()))
         except SlurmError as error:
             log.info("the limits of %s are not known: %s", self._user, error.message)
             return None

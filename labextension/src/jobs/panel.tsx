@@ -137,7 +137,6 @@ function Panel(props: IPanelProps): React.ReactElement {
     <AllResources
       model={sessions.model.resources}
       clusters={model.clusters.filter(isReached)}
-      jobs={model.jobs}
       trans={trans}
     />
   );

@@ -196,8 +196,8 @@ export function limitName(trans: TranslationBundle, limit: ILimit): string {
     "in-use": resourceText(trans, resource),
     job: trans.__("%1 of a job", resourceText(trans, resource)),
     minutes: trans.__("minutes of %1", resourceText(trans, resource)),
-    jobs: trans.__("running jobs"),
-    submitted: trans.__("jobs"),
+    jobs: trans.__("running jobs and array tasks"),
+    submitted: trans.__("jobs and array tasks"),
   };
   const where = partition === "" ? "" : ` (${partition})`;
   return `${whose[scope] ?? name}${where}: ${of[kind] ?? `${resource} ${kind}`.trim()}`;
@@ -226,16 +226,16 @@ function gpusInUse(trans: TranslationBundle, use: Readonly<Record<string, number
 /** Slurm's name of GPUs of any type. */
 const GPUS = "gres/gpu";
 
-/**
- * Return a sentence on the resources of the user's running jobs.
- *
- * @param runs - The number of these jobs: Slurm itself counts each task of an array.
- */
-export function useText(
-  trans: TranslationBundle,
-  use: Readonly<Record<string, number>>,
-  runs: number,
-): string {
+/** Return the number of the user's running jobs, in which an array is one: "4 jobs (12 counting array tasks)". */
+function jobsInUse(trans: TranslationBundle, use: Readonly<Record<string, number>>): string {
+  const { jobs = 0, tasks = jobs } = use;
+  return tasks > jobs
+    ? trans._n("%1 job (%2 counting array tasks)", "%1 jobs (%2 counting array tasks)", jobs, tasks)
+    : trans._n("%1 job", "%1 jobs", jobs);
+}
+
+/** Return a sentence on the resources of the user's running jobs. */
+export function useText(trans: TranslationBundle, use: Readonly<Record<string, number>>): string {
   const others = Object.entries(use).filter(
     ([name, count]) => count > 0 && name.startsWith("gres/") && !name.startsWith(GPUS),
   );
@@ -247,5 +247,5 @@ export function useText(
   ].filter((word) => word !== "");
   return words.length === 0
     ? trans.__("You use nothing now.")
-    : trans._n("You use: %2 in %1 job", "You use: %2 in %1 jobs", runs, words.join(", "));
+    : trans.__("You use: %1 in %2", words.join(", "), jobsInUse(trans, use));
 }

@@ -3,9 +3,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import type { ICluster, IJob } from "../common/api/objects";
+import type { ICluster } from "../common/api/objects";
 import { acceleratorName, otherGres } from "../common/launch_request";
-import { stateKind } from "../common/job_states";
 import { FoldHead } from "../common/jupyterlab/fold_head";
 import { clusterName } from "../common/labels";
 import {
@@ -126,14 +125,10 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
   );
 }
 
-function OwnUse({
-  trans,
-  resources: { use, limits },
-  runs,
-}: IShown & Pick<IProps, "runs">): React.ReactElement {
+function OwnUse({ trans, resources: { use, limits } }: IShown): React.ReactElement {
   return (
     <>
-      {use !== null && <p>{useText(trans, use, runs)}</p>}
+      {use !== null && <p>{useText(trans, use)}</p>}
       {limits !== null && limits.length > 0 && (
         <Table label={trans.__("Limits")} heads={[trans.__("Limit"), trans.__("Used")]}>
           {limits.map((limit) => (
@@ -202,12 +197,10 @@ interface IProps {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
   readonly cluster: ICluster;
-  /** The number of the user's running jobs, as it is shown elsewhere: an array is one job. */
-  readonly runs: number;
 }
 
 /** The resources of one cluster, loaded when they are shown and by a button. */
-function ClusterResources({ model, trans, cluster, runs }: IProps): React.ReactElement {
+function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
   const { id } = cluster;
   React.useEffect(() => {
     void model.load(id, { nodes: true });
@@ -227,7 +220,7 @@ function ClusterResources({ model, trans, cluster, runs }: IProps): React.ReactE
                     <Bar key={gpus.type} {...{ trans, gpus }} />
                   ))}
                 </ul>
-                <OwnUse {...{ trans, resources, runs }} />
+                <OwnUse {...{ trans, resources }} />
                 <Partitions {...{ trans, resources }} />
                 <Nodes {...{ trans, resources }} />
               </>
@@ -244,12 +237,8 @@ export function AllResources(props: {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
   readonly clusters: readonly ICluster[];
-  /** The jobs of the user. */
-  readonly jobs: readonly IJob[];
 }): React.ReactElement {
-  const { model, trans, clusters, jobs } = props;
-  const runningOn = (id: string): number =>
-    jobs.filter(({ cluster, state }) => cluster === id && stateKind(state) === "running").length;
+  const { model, trans, clusters } = props;
   const [open, setOpen] = React.useState<readonly string[]>([]);
   const fold = (id: string, isOpen: boolean): void => {
     setOpen(isOpen ? [...open.filter((each) => each !== id), id] : open.filter((x) => x !== id));
@@ -267,9 +256,7 @@ export function AllResources(props: {
           }}
         >
           <FoldHead>{trans.__("Free on %1", clusterName(cluster))}</FoldHead>
-          {open.includes(cluster.id) && (
-            <ClusterResources {...{ model, trans, cluster }} runs={runningOn(cluster.id)} />
-          )}
+          {open.includes(cluster.id) && <ClusterResources {...{ model, trans, cluster }} />}
         </details>
       ))}
     </>

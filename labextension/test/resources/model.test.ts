@@ -139,7 +139,9 @@ describe("what is free, in the panel", () => {
       "arandu6 of 8 a100126 of 1281 mixedat most 2:00:00" +
         "devwork default3 of 4 GPUs48 of 643 idle, 1 drainno time limit",
     );
-    expect(node.textContent).toContain("You use: 2 CPUs, 32 GiB, 2 GPUs in 1 job"); // an array
+    expect(node.textContent).toContain(
+      "You use: 2 CPUs, 32 GiB, 2 GPUs in 1 job (2 counting array tasks)",
+    ); // an array
     const row = node.querySelector("[aria-label=Nodes] tbody tr");
     expect(row?.textContent).toBe(
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,
@@ -356,7 +358,10 @@ describe("a limit", () => {
       "Account c4ai (p): minutes of CPUs, 2 of 4",
     ],
     [{ kind: "job", used: null }, "You, account c4ai: GPUs of a job, at most 4"],
-    [{ scope: "qos-user", kind: "jobs", resource: "" }, "You, QOS c4ai: running jobs, 2 of 4"],
+    [
+      { scope: "qos-user", kind: "jobs", resource: "" },
+      "You, QOS c4ai: running jobs and array tasks, 2 of 4",
+    ],
     [
       { scope: "new", kind: "newer", resource: "gres/gpu:a100" },
       "c4ai: gres/gpu:a100 newer, 2 of 4",

@@ -76,7 +76,7 @@ export const RESOURCES: IResources = {
     },
   ],
   nodes: [],
-  use: { jobs: 2, cpu: 2, mem: 2 ** 35, "gres/gpu": 2 },
+  use: { jobs: 1, tasks: 2, cpu: 2, mem: 2 ** 35, "gres/gpu": 2 },
   limits: [
     {
       scope: "user",

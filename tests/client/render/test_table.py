@@ -130,4 +130,4 @@ def test_what_is_free_is_text_whatever_an_administrator_wrote(hostile: str) -> N
         assert "<script" not in shown
         assert '" onmouseover' not in shown
     assert "Not updated since" in repr(found)
-    assert found.gpus["FREE"] == [0]
+    assert found.gpus["Free"] == [0]

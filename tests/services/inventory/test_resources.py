@@ -71,8 +71,10 @@ async def test_what_is_free_is_what_slurm_gives(
             await desk.submit(SLEEP, "-p", "arandu", "--gpus=1g.10gb:3", "-c", "4", "--mem=1G"),
             await desk.submit(SLEEP, "-p", "devwork", "--gpus=1", "--mem=1G"),
         ]
+        array = await desk.submit(SLEEP, "-p", "arandu", "--array=0-1", "--mem=512M")
         for job in jobs:
             await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
+        await desk.until(array["key"], lambda job: job["tasks"] == {"RUNNING": 2})
         look = {"wait": 60.0, "is_newer": False, "has_nodes": True}
         before = _asked(mixed)
         told = await desk.core.cluster(desk.id).inventory.resources.to_api(**look)
@@ -89,13 +91,14 @@ async def test_what_is_free_is_what_slurm_gives(
         nodes = {one["name"]: one for one in told["nodes"]}
         assert (nodes["c4aiscw3"]["is_up"], nodes["c4aiscw3"]["reason"]) == (False, "disk | free=9 Gres=gpu:9")
         assert sorted(nodes["dgx01"]["partitions"]) == ["all", "arandu"]  # in the arbitrary order of Slurm
-        assert (nodes["dgx01"]["cpus_used"], nodes["dgx01"]["memory_used"]) == (5, 2048)
+        assert (nodes["dgx01"]["cpus_used"], nodes["dgx01"]["memory_used"]) == (7, 3072)
         assert nodes["dgx01"]["load"] is not None
-        assert (told["use"]["jobs"], told["use"]["gres/gpu"], told["use"]["mem"]) == (3, 6, 3 << 30)
+        assert (told["use"]["gres/gpu"], told["use"]["mem"]) == (6, 4 << 30)
+        assert (told["use"]["jobs"], told["use"]["tasks"]) == (4, 5), "an array is one job; Slurm counts its tasks"
         limits = {(one["scope"], one["kind"], one["resource"]): (one["most"], one["used"]) for one in told["limits"]}
         assert limits["user", "in-use", "gres/gpu"] == (9, 6)
-        assert limits["user", "in-use", "mem"] == (50 << 30, 3 << 30)
-        assert limits["user", "jobs", ""] == (20, 3)
+        assert limits["user", "in-use", "mem"] == (50 << 30, 4 << 30)
+        assert limits["user", "jobs", ""] == (20, 5)
         assert limits["qos-user", "in-use", "gres/gpu"] == (2, 2)
         assert told["cost"] == COST
         await _others_see_none_of_it(desk, mixed, bob)

@@ -36,7 +36,7 @@ WAITS = {
     "-L solver:1": ("Licenses", "waits for a licence|Waits for 1 licence of solver; 0 of 1 ", "scontrol show licenses"),
     "--qos=one": (
         "QOSMaxJobsPerUserLimit",
-        "limit of the QOS for jobs for one user|The QOS one allows 1 job at a time; 1 run",
+        "limit of the QOS for jobs for one user|The QOS one allows 1 job at a time, counting each array task; 1 run",
         "have ended",
     ),
     "-p short -t 30": (

@@ -1342,7 +1342,7 @@ export interface components {
                 /** @description Why it is down or drained, in an administrator's words */
                 readonly reason: string;
             }[];
-            /** @description Resources of your running jobs: jobs, and trackable resources by Slurm's names (mem in bytes); null: not known */
+            /** @description Resources of your running jobs: jobs, in which an array is one; tasks, Slurm's count, in which each array task is a job; and trackable resources by Slurm's names (mem in bytes). Null: not known */
             readonly use: {
                 readonly [key: string]: number;
             } | null;
