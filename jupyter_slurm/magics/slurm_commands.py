@@ -40,7 +40,7 @@ def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> 
         except WaitInterrupted:
             again = f"%sattach {shlex.join(words)}"
             raise WaitInterrupted(
-                f"Interrupted: only sattach is ended. The job goes on; `{again}` shows its output again."
+                f"Interrupted: only sattach is ended. The job continues. `{again}` shows its output again."
             ) from None
         return None
     return run_command(cluster, [command, *words])

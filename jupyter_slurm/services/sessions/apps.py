@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["APPS", "App", "command_of", "find_app", "folders_of", "words_of"]
+__all__ = ["APPS", "App", "command_of", "find_app", "words_of"]
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,6 @@ def find_app(name: str) -> App:
             option="app",
         )
     return app
-
-
-def folders_of(name: str | None, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the folders that the keywords of an app name, by keyword."""
-    folders = APPS[name].folders if name and name in APPS else ()
-    return {keyword: value for keyword, value in values.items() if keyword in folders and "://" not in value}
 
 
 def command_of(name: str, values: Mapping[str, str]) -> list[str]:

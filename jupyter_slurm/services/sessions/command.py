@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.sessions.apps import command_of, find_app, words_of
+from jupyter_slurm.services.sessions.apps import APPS, command_of, find_app, words_of
 from jupyter_slurm.services.sessions.session_jobs import NAME
 from jupyter_slurm.services.slurm.client import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["base_url_of", "check_command", "stem_of", "with_app"]
+__all__ = ["base_url_of", "check_command", "folders_of", "stem_of", "with_app"]
 
 
 def check_command(command: Sequence[str] | None) -> None:
@@ -26,6 +26,13 @@ def check_command(command: Sequence[str] | None) -> None:
             hint="Write {port} where the command takes a port, and {host} where it takes an address, for "
             "example -- python3 -m http.server --bind {host} {port}. Or write {socket} for the path of a Unix socket.",
         )
+
+
+def folders_of(requested: api.Launch) -> dict[str, str]:
+    """Return the folders that the keywords of the app name, by keyword."""
+    name, values = requested.get("app") or "", cast("dict[str, str]", requested.get("app_values") or {})
+    folders = APPS[name].folders if name in APPS else ()
+    return {keyword: value for keyword, value in values.items() if keyword in folders and "://" not in value}
 
 
 def with_app(requested: api.Launch) -> dict[str, Any]:

@@ -105,8 +105,7 @@ class Sessions:
             sbatch refused the job.
         """
         cluster, key = self._cluster(name), requested["key"]
-        from jupyter_slurm.services.sessions.apps import folders_of
-        from jupyter_slurm.services.sessions.command import check_command, stem_of, with_app
+        from jupyter_slurm.services.sessions.command import check_command, folders_of, stem_of, with_app
         from jupyter_slurm.services.sessions.session_request import OF_A_SESSION, check_on, session_part, start_on
 
         served = with_app(requested)
@@ -118,9 +117,7 @@ class Sessions:
             session = session_part(cluster, requested, served)
             body = {n: value for n, value in requested.items() if n not in (*_OF_A_LAUNCH, *OF_A_SESSION)}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
-            body["folders"] = folders_of(
-                requested.get("app"), cast("dict[str, str]", requested.get("app_values") or {})
-            )
+            body["folders"] = folders_of(requested)
             told: api.Job | api.Preview
             if requested.get("on"):
                 told = await start_on(cluster, requested, session, chosen)

@@ -179,7 +179,7 @@ def test_the_output_of_a_step_of_a_terminal_and_the_manual_are_shown(
         wait_for(lambda: kernel.pump() or "0: tick" in str(kernel.under(request)), "its output", timeout=20)
         kernel.manager.interrupt_kernel()
         stopped = kernel.end(request)
-        assert f"The job goes on; `%sattach --label {job}.0` shows its output again" in stopped.traceback
+        assert f"The job continues. `%sattach --label {job}.0` shows its output again" in stopped.traceback
         request = kernel.begin(f"%sattach --label {job}.0")
         wait_for(lambda: kernel.pump() or "0: tick" in str(kernel.under(request)), "its output", timeout=20)
         gate("end").touch()
