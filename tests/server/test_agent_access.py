@@ -215,6 +215,16 @@ def test_a_cookie_alone_changes_nothing(
             assert "_xsrf" in answer.text or "XSRF" in answer.text or "Origin" in headers, (method, path, answer.text)
 
 
+def test_another_name_of_this_host_is_not_answered(
+    server: Any, asked: list[tuple[str, str, dict[str, str]]], browser: httpx.Client
+) -> None:
+    """A page whose host name leads to this computer meanwhile (DNS rebinding) sends the name, here with the cookie."""
+    for method, path, headers in asked:
+        answer = ask(server, method, path, {**headers, "Host": "rebound.example"}, browser)
+        assert answer.status_code == 403, (method, path, answer.text)
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", "else another site could run it as a script"
+
+
 def test_another_site_opens_no_websocket(
     server: Any, asked: list[tuple[str, str, dict[str, str]]], browser: httpx.Client
 ) -> None:
