@@ -136,7 +136,7 @@ class ClusterFiles:
         try:
             size = len(path.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:
-            raise UsageError("A path holds half a character.", hint="Write the path anew.") from None
+            raise UsageError("A path holds a character that is not valid.", hint="Correct the name.") from None
         if size > _MAX_PATH_BYTES:
             raise UsageError(f"A path has more than {_MAX_PATH_BYTES} bytes.", hint="Use a shorter name.")
         return path
