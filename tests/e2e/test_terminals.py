@@ -67,6 +67,24 @@ def job(cluster: Any) -> Iterator[str]:
     subprocess.run(["scancel", number], env=env, check=True)
 
 
+@pytest.mark.timeout(300)
+def test_a_session_in_a_job_from_its_menu(
+    page: Page, lab: Any, job: str, screenshot: Callable[[Page, str], None]
+) -> None:
+    """The entries of the menu have icons, as JupyterLab's; the session is a step of the job."""
+    page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open').then(() => null)")
+    row = page.locator(".jp-Slurm-row", has_text="longrun").filter(visible=True).first
+    expect(row).to_contain_text("RUNNING", timeout=60_000)
+    row.click(button="right")
+    entries = page.locator(".lm-Menu-item").filter(has_text=re.compile("Job|Terminal"))
+    expect(entries.locator(".lm-Menu-itemIcon svg")).to_have_count(10)
+    page.locator(".lm-Menu-itemLabel", has_text="Start JupyterLab in Job").click()
+    session = page.locator(".jp-Slurm-session")
+    expect(session).to_have_attribute("data-session", "ready", timeout=120_000)
+    expect(session).to_contain_text(job)
+    screenshot(page, "session-in-a-job")
+
+
 @pytest.mark.timeout(180)
 def test_a_terminal_of_a_job_from_its_menu_and_again_after_its_tab_was_closed(
     page: Page, lab: Any, job: str, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]

@@ -63,7 +63,7 @@ class Inventory:
         user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(
-            client, self.facts, user, interval=interval, cost=cost, clock=clock, further_tasks=tracked.further_tasks
+            client, self.facts, location, clock=clock, further_tasks=tracked.further_tasks
         )
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock, clock_offset=clock_offset)
         self.running = RunningJobs(client, user, interval=interval, clock=clock)

@@ -17,10 +17,10 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.location import ClusterLocation
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
-    from jupyter_slurm.domain.profile_tables import CostTable
 
 __all__ = ["ResourceInventory"]
 
@@ -41,12 +41,8 @@ class ResourceInventory(SharedQuery[Resources]):
         button; none while nobody looks.
     facts : ClusterFacts
         Has the partitions and the user's permissions, which change seldom.
-    user : str
-        User whose limits are queried.
-    interval : float
-        Seconds between two queries as set by the site, if more than 60.
-    cost : mapping
-        Prices of the site, from the profile.
+    location : ClusterLocation
+        User whose limits are queried, seconds between two queries as set by the site, if more than 60, and prices.
     clock : callable
         Seconds since the epoch.
     further_tasks : callable
@@ -59,15 +55,14 @@ class ResourceInventory(SharedQuery[Resources]):
         self,
         client: SlurmClient,
         facts: ClusterFacts,
-        user: str,
+        location: ClusterLocation,
         *,
-        interval: float,
-        cost: CostTable,
         clock: Callable[[], float],
         further_tasks: Callable[[], int],
     ) -> None:
-        super().__init__(max(_CACHE_AGE_S, interval), impatient=_MAX_BURST_QUERIES, clock=clock)
-        self._client, self._facts, self._user, self._cost = client, facts, user, cost
+        interval = max(_CACHE_AGE_S, location.min_poll_interval)
+        super().__init__(interval, impatient=_MAX_BURST_QUERIES, clock=clock)
+        self._client, self._facts, self._user, self._cost = client, facts, location.user, location.cost
         self._further_tasks = further_tasks
 
     async def to_api(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
