@@ -137,6 +137,8 @@ export function Lines(props: ILinesProps): React.ReactElement {
   const box = React.useRef<HTMLDivElement>(null);
   const before = React.useRef(first);
   const view = React.useRef({ top: 0, height: 0 });
+  /** Where the box was scrolled to when that was last known: the event of a user's scrolling comes later. */
+  const known = React.useRef(0);
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
   // Redraw only after a change: React would take anything else for a loop.
   const look = React.useCallback((): void => {
@@ -156,7 +158,10 @@ export function Lines(props: ILinesProps): React.ReactElement {
     const moved = before.current - first;
     before.current = first;
     if (follows) {
-      node.scrollTop = node.scrollHeight;
+      if (node.scrollTop >= known.current - NEAR) {
+        node.scrollTop = node.scrollHeight;
+        known.current = node.scrollTop;
+      } // else the user has just scrolled up, and is not taken back
     } else if (moved !== 0) {
       node.scrollTop += moved * LINE_HEIGHT;
     }
@@ -195,6 +200,7 @@ export function Lines(props: ILinesProps): React.ReactElement {
       tabIndex={0}
       onScroll={(event) => {
         const node = event.currentTarget;
+        known.current = node.scrollTop;
         look();
         scrolled(node.scrollTop + node.clientHeight >= node.scrollHeight - NEAR);
         if (node.scrollTop < NEAR) {
