@@ -32,7 +32,18 @@ from jupyter_slurm.transport.ssh import transport
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
-@pytest.fixture(params=["paramiko", "openssh"])
+def over(name: str, *marks: pytest.MarkDecorator) -> Any:
+    """Return a carrier as a parameter: one worker, with one site, runs all of its tests."""
+    return pytest.param(name, marks=[pytest.mark.xdist_group(f"site-{name}"), *marks])
+
+
+# For what is decided above the carrier.
+one_by_day = pytest.mark.parametrize(
+    "ssh_carrier", [over("paramiko"), over("openssh", pytest.mark.nightly)], indirect=True
+)
+
+
+@pytest.fixture(params=[over("paramiko"), over("openssh")])
 def ssh_carrier(request: pytest.FixtureRequest) -> str:
     """Return the SSH transport: the tests are the same for each."""
     return str(request.param)
@@ -156,6 +167,7 @@ async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, 
         await core.cluster("far").submit(asked("#!/bin/sh\n", "-p", "nowhere"))
 
 
+@one_by_day
 async def test_a_job_folder_is_private_and_lies_with_the_person(core: Core, person: Person, ssh_site: RealSite) -> None:
     await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     job = await core.cluster("far").submit(asked("#!/bin/sh\npwd\n"))
@@ -276,6 +288,7 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
             await asyncio.sleep(0.1)
 
 
+@one_by_day
 async def test_after_a_restart_the_jobs_are_there(
     core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +319,7 @@ async def test_after_a_restart_the_jobs_are_there(
     assert await text(core, job) == "kept, too\n"
 
 
-@pytest.mark.parametrize("ssh_carrier", ["openssh"], indirect=True)
+@pytest.mark.parametrize("ssh_carrier", [over("openssh")], indirect=True)
 async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person, ssh_site: RealSite) -> None:
     """The next core finds the login without a prompt; the login ends on request, also before it was found."""
     await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
@@ -362,6 +375,7 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, s
     assert (await again)["connection"]["state"] == "connected"
 
 
+@one_by_day
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -407,6 +421,7 @@ async def test_no_secret_is_told_or_logged(
     assert not any(code in said for code in codes)
 
 
+@one_by_day
 async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, ssh_site: RealSite) -> None:
     for name in ("login", "elsewhere", "../sites/far"):
         with pytest.raises(ConfigError):
@@ -416,6 +431,7 @@ async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, 
         await core.clusters.register(None, None, "far")
 
 
+@one_by_day
 async def test_edits_of_the_profile_are_told_until_the_next_login(
     core: Core, person: Person, tmp_path: Path, ssh_site: RealSite, ssh_carrier: str
 ) -> None:
