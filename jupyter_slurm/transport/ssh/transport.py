@@ -186,7 +186,7 @@ class SshTransport:
                     answer = await self._in_shell(shell, words, _remaining_time(deadline, shell), starts=True)
                     check_started(answer, argv, context)
                     holder, done = started(answer, prefix)
-                    hold = self._acquire_lock(shell, holder)
+                    hold = self._take_lock(shell, holder)
                     break
             except (LinkLost, CommandTimeout) as error:
                 if isinstance(error, CommandTimeout) or self._is_over(deadline):
@@ -241,10 +241,6 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         await self._files.remove(path)
 
-    async def acquire_lock(self, path: str) -> DirectoryLock | None:
-        """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection also ends the lock."""
-        return await self._lock(path)
-
     @property
     def generation(self) -> int:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
@@ -271,7 +267,8 @@ class SshTransport:
         with contextlib.suppress(TransportError):
             await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_CONNECT_TIMEOUT_S, may_repeat=True)
 
-    async def _lock(self, path: str) -> RemoteDirectoryLock | None:
+    async def acquire_lock(self, path: str) -> DirectoryLock | None:
+        """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection also ends the lock."""
         deadline = time.monotonic() + _CONNECT_TIMEOUT_S
         while True:
             try:
@@ -284,13 +281,13 @@ class SshTransport:
                         return None
                     if code != "0":
                         raise failure(answer, "lock", path)
-                    return self._acquire_lock(shell, number(process))
+                    return self._take_lock(shell, number(process))
             except LinkLost:
                 if self._is_over(deadline):
                     raise
                 await asyncio.sleep(_BREAK_NOTICE_S)
 
-    def _acquire_lock(self, shell: Shell, process: int | None) -> RemoteDirectoryLock | None:
+    def _take_lock(self, shell: Shell, process: int | None) -> RemoteDirectoryLock | None:
         if process is None:
             return None
         self._pool.holding[shell] = self._pool.holding.get(shell, 0) + 1
@@ -386,8 +383,7 @@ class SshTransport:
         self._link.drop()  # all sessions hang, and the server allows no more: the next connection ends them
 
     async def _kill(self, group: int) -> None:
-        shell = self._pool.idle()
-        if shell is not None:
+        if (shell := self._pool.idle()) is not None:
             try:
                 await self._link.threads.call(lambda: shell.call(["js_stop", f"{group}"], timeout=_KILL_TIMEOUT_S))
             finally:
