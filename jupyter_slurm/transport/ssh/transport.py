@@ -195,7 +195,7 @@ class SshTransport:
                 await asyncio.sleep(_BREAK_NOTICE_S)
         if files is not None and hold is None:  # the answer was lost, and the lock ended with that connection
             with contextlib.suppress(FileNotFoundError):
-                hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
+                hold = await self.acquire_lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
         return RemoteDetachedRun(prefix, hold, done, partial(self._wait_for, prefix))
 
     async def _wait_for(self, prefix: str, seconds: float, patience: float | None) -> Completed | None:
