@@ -15,7 +15,7 @@ import paramiko
 
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Sink, Stream
+from jupyter_slurm.transport.base import Completed, Context, FileStat, Route, Sent, Sink, Stream
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
@@ -267,7 +267,7 @@ class SshTransport:
         with contextlib.suppress(TransportError):
             await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_CONNECT_TIMEOUT_S, may_repeat=True)
 
-    async def acquire_lock(self, path: str) -> DirectoryLock | None:
+    async def acquire_lock(self, path: str) -> RemoteDirectoryLock | None:
         """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection also ends the lock."""
         deadline = time.monotonic() + _CONNECT_TIMEOUT_S
         while True:
