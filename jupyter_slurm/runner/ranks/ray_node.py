@@ -108,6 +108,8 @@ def set_variables(env: Any, token: str) -> None:
         env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise Ray listens on all addresses, without need
     # Slurm limits the memory of the job. Ray would watch that of the node, which others use, too.
     env.setdefault("RAY_memory_monitor_refresh_ms", "0")
+    # Five minutes instead of 40 s for the head to register, on busy nodes; the launcher ends it all if the head ends.
+    env.setdefault("RAY_NUM_REDIS_GET_RETRIES", "150")
 
 
 def shares(env: Any) -> list[str]:
