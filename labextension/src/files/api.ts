@@ -3,6 +3,7 @@ import type { ApiSchemas } from "../common/api/objects";
 import { RequestError } from "../common/api/problem";
 import { encodeBytes, encodePath } from "./paths";
 
+export type FileList = ApiSchemas["FileList"];
 export type FileEntry = ApiSchemas["FileEntry"];
 
 /** A part of a file, and what the file is at that time. */
@@ -25,7 +26,7 @@ export interface IWrittenPart {
 export interface IFilesApi {
   clusters(): Promise<readonly { readonly id: string }[]>;
   connect(cluster: string): Promise<void>;
-  list(cluster: string, path: string): Promise<readonly FileEntry[]>;
+  list(cluster: string, path: string): Promise<FileList>;
   entry(cluster: string, path: string): Promise<FileEntry>;
   read(
     cluster: string,
@@ -69,9 +70,8 @@ export class FilesApi implements IFilesApi {
     return this._api.connect(cluster);
   }
 
-  async list(cluster: string, path: string): Promise<readonly FileEntry[]> {
-    const answer = (await this._json(cluster, "list", { path })) as ApiSchemas["FileList"];
-    return answer.entries;
+  async list(cluster: string, path: string): Promise<FileList> {
+    return (await this._json(cluster, "list", { path })) as FileList;
   }
 
   async entry(cluster: string, path: string): Promise<FileEntry> {

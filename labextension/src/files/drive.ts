@@ -3,7 +3,7 @@ import { ServerConnection, type Contents } from "@jupyterlab/services";
 import { Signal } from "@lumino/signaling";
 
 import { RequestError } from "../common/api/problem";
-import { PART_BYTES, type FileEntry, type IFilesApi } from "./api";
+import { PART_BYTES, type FileEntry, type FileList, type IFilesApi } from "./api";
 import { bytesOf, directoryOf, fileOf, modelOf } from "./models";
 import { baseName, HOME, parentOf, placeOf, shownName, type IPlace } from "./paths";
 
@@ -38,10 +38,13 @@ function asMissing(error: unknown): unknown {
 export class SlurmDrive implements Contents.IDrive {
   readonly name = "Slurm";
   readonly fileChanged = new Signal<this, Contents.IChangedArgs>(this);
+  /** A directory has more entries than are listed; with its path and the number of those, once for each directory. */
+  readonly partListed = new Signal<this, { readonly path: string; readonly count: number }>(this);
   isDisposed = false;
   /** The last known version of each file: it is only replaced if it still has this version. */
   private readonly _versions = new Map<string, string>();
   private readonly _uploads = new Map<string, IUpload>();
+  private readonly _parts = new Set<string>();
 
   constructor(
     private readonly _api: IFilesApi,
@@ -221,8 +224,18 @@ export class SlurmDrive implements Contents.IDrive {
     return found;
   }
 
-  /** List a directory; a person who opens the folder of a cluster wants a login. */
   private async _list(cluster: string, path: string): Promise<readonly FileEntry[]> {
+    const { entries, is_whole } = await this._listing(cluster, path);
+    const place = `${cluster}:${path}`;
+    if (!is_whole && !this._parts.has(place)) {
+      this._parts.add(place);
+      this.partListed.emit({ path: place, count: entries.length });
+    }
+    return entries;
+  }
+
+  /** List a directory; a person who opens the folder of a cluster wants a login. */
+  private async _listing(cluster: string, path: string): Promise<FileList> {
     try {
       return await this._api.list(cluster, path);
     } catch (error) {

@@ -4,7 +4,7 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin,
 } from "@jupyterlab/application";
-import { showErrorMessage } from "@jupyterlab/apputils";
+import { Notification, showErrorMessage } from "@jupyterlab/apputils";
 import { IDefaultFileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowser";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
@@ -53,6 +53,11 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
       serverSettings,
       report,
     );
+    drive.partListed.connect((_, { path, count }) => {
+      const shown = count.toLocaleString();
+      const text = trans.__("%1 has more entries than are shown here (%2).", path, shown);
+      Notification.warning(text, { autoClose: 12_000 });
+    });
     contents.addDrive(drive);
     if (factory === null || own === null || !hasMainArea(app)) {
       return;

@@ -2,7 +2,7 @@ import type { Contents, ServerConnection } from "@jupyterlab/services";
 import { describe, expect, it } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
-import type { FileEntry, IFilePart, IFilesApi, IWrittenPart } from "../../src/files/api";
+import type { FileEntry, FileList, IFilePart, IFilesApi, IWrittenPart } from "../../src/files/api";
 import { SlurmDrive } from "../../src/files/drive";
 import { encodePath, placeOf, shownName } from "../../src/files/paths";
 
@@ -12,6 +12,7 @@ class Files implements IFilesApi {
   readonly changes: unknown[] = [];
   readonly errors: unknown[] = [];
   isConnected = true;
+  isWhole = true;
   private readonly _drafts = new Map<string, number[]>();
 
   put(path: string, text: string): void {
@@ -32,12 +33,13 @@ class Files implements IFilesApi {
     return Promise.resolve();
   }
 
-  list(_: string, path: string): Promise<FileEntry[]> {
+  list(_: string, path: string): Promise<FileList> {
     if (!this.isConnected) {
       return Promise.reject(new RequestError({ type: "urn:jupyter-slurm:error:not-connected" }));
     }
     const names = [...this.files.keys()].filter((one) => one.startsWith(path));
-    return Promise.resolve(names.map((name) => this._entry(name)));
+    const entries = names.map((name) => this._entry(name));
+    return Promise.resolve({ path, entries, is_whole: this.isWhole });
   }
 
   entry(_: string, path: string): Promise<FileEntry> {
@@ -119,6 +121,19 @@ describe("paths", () => {
 });
 
 describe("the drive", () => {
+  it("says once that a directory has more entries than it lists", async () => {
+    const { api, drive } = started();
+    const parts: unknown[] = [];
+    drive.partListed.connect((_, part) => parts.push(part));
+    api.put("/data/a", "");
+    await drive.get("far/data", { type: "directory" });
+    expect(parts).toEqual([]);
+    api.isWhole = false;
+    await drive.get("far/data", { type: "directory" });
+    await drive.get("far/data", { type: "directory" });
+    expect(parts).toEqual([{ path: "far:/data", count: 1 }]);
+  });
+
   it("has a folder for each cluster, and logs in to list it", async () => {
     const { api, drive } = started();
     const clusters = (await drive.get("")).content as Contents.IModel[];
