@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,7 @@ from jupyter_slurm.services.slurm.poller import Poller
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["JobCatalog", "JobSources", "further_tasks", "tracked_runs"]
+__all__ = ["JobCatalog", "JobSources", "further_tasks", "newest_first", "tracked_runs"]
 
 _GLANCE_S = 1.0
 _LIST_HINT = "`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended."
@@ -56,6 +58,13 @@ def further_tasks(tracker: Tracker) -> int:
     """Return how many array tasks run beyond one for each array: Slurm counts each as a job."""
     running = [entry.counts().get("RUNNING", 0) for entry in tracker.active()]
     return sum(count - 1 for count in running if count > 1)
+
+
+def newest_first(entries: Iterable[TrackedJob]) -> list[TrackedJob]:
+    """Return jobs in the order of their submission, the last one first. Slurm's times are whole seconds."""
+    return sorted(
+        entries, key=lambda e: (int(e.submit_time or 0), e.id.job if e.id is not None else math.inf), reverse=True
+    )
 
 
 def tracked_runs(tracker: Tracker, start: float, end: float) -> list[TrackedRun]:
@@ -135,13 +144,9 @@ class JobCatalog:
             if days is not None:
                 await self._history.extend(days)
         entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.all_entries())
-        newest_first = sorted(
-            (e for e in entries if is_listed(e) and self._history.is_listed(e, days)),
-            key=lambda e: e.submit_time or 0.0,
-            reverse=True,
-        )
+        listed = (e for e in entries if is_listed(e) and self._history.is_listed(e, days))
         found = []
-        for place, entry in enumerate(newest_first):
+        for place, entry in enumerate(newest_first(listed)):
             if place % _BATCH_JOBS == _BATCH_JOBS - 1:
                 await asyncio.sleep(0)  # 50,000 jobs take seconds, and other requests wait
             if (told := self._tracker.to_api(entry)) is not None:
