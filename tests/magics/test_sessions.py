@@ -100,7 +100,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.search(r"Session \d+ \(training\): ready, on dgx01, .*1 GPU, jupyterlab \d", kernel.text(asked))
     assert "It stops after 2 h without use." in kernel.text(asked)
     listed = slurm("sessions").stdout
-    assert re.search(r"^NAME +STATE +JOBID +NODES +URL\n", listed)
+    assert re.search(r"^NAME +STATE +JOBID +NODES +ADDRESS\n", listed)
     assert re.search(rf"^second +ready +\d+ +dgx01 +{re.escape(for_programs)}$", listed, re.MULTILINE), listed
     assert "is running at" in slurm("log", "second").stdout
     os.kill(int(json.loads(slurm("agent", "status", "--json").stdout)["pid"]), signal.SIGKILL)

@@ -257,7 +257,8 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
     record = json.loads(Path(desk.root, forgotten["key"], "job.json").read_text())
     assert record["released"] == "forgotten"
     marks("go").touch()
-    assert (await desk.finished(step["key"]))["state"] == "COMPLETED"
+    ended = await desk.finished(step["key"])
+    assert ended["state"] == "COMPLETED", (ended, await desk.text(step["key"], "stderr"))
     for job in (used, kept, mine):
         assert (await desk.job(job["key"]))["state"] == "RUNNING"
     asked = await desk.core.cluster(desk.id).actions.cancel(used["key"])
@@ -445,7 +446,10 @@ async def test_a_request_that_cannot_be_met_ends_that_step_and_nothing_else(
     job = await bench.allocate("-p", "arandu")
     script = f"#!/bin/sh\ntouch {marks('up')}\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\necho well\n"
     step = await bench.start(job, text=script)
-    await _until(marks("up").exists)
+    try:
+        await _until(marks("up").exists)
+    except TimeoutError:
+        pytest.fail(str((await bench.desk.job(step["key"]), await bench.desk.text(step["key"], "stderr"))))
     for number, (said, changes) in enumerate(
         {"TypeError": {"options": None}, "ValueError": {"env": {"A\0": "b"}}, "IsADirectoryError": {}}.items()
     ):

@@ -271,11 +271,11 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
         asked(f"#!/bin/sh\necho one\nuntil [ -e {gate} ]; do sleep 0.1; done\necho two\n")
     )
     await core.clusters.disconnect("far")
-    ages.append(1.0)
+    ages.append(6.0)  # a login takes less, also on a busy machine
     await connect()
     used = ssh_site.codes.used
     await until(lambda: core.clusters.list_clusters()[-1]["connection"]["state"] == "disconnected")
-    assert core.clusters.list_clusters()[-1]["connection"]["message"] == "the login was 0.000278 h old"
+    assert core.clusters.list_clusters()[-1]["connection"]["message"] == "the login was 0.00167 h old"
     with pytest.raises(NotConnected):
         await core.cluster("far").jobs.describe(job["key"])
     ages.append(None)

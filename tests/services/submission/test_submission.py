@@ -144,13 +144,13 @@ async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(
 
 
 async def test_show_submits_nothing_and_says_what_would_be(desk):
-    before = slurm(desk, "squeue", "-h", "-t", "all")
+    before = slurm(desk, "squeue", "-h", "-t", "all", "-o", "%i")
     shown = await desk.submit("#!/bin/sh\ntrue\n", "-p", "arandu", "--gpus", "2", args=["x"], dry_run=True)
     assert shown["argv"][:2] == ["sbatch", "--parsable"]
     assert shown["argv"][-4:-2] == ["--gpus", "2"]
     assert shown["argv"][-1] == "x"
     assert shown["script"] == "#!/bin/sh\ntrue\n"
-    assert slurm(desk, "squeue", "-h", "-t", "all") == before
+    assert slurm(desk, "squeue", "-h", "-t", "all", "-o", "%i") == before
     assert not Path(shown["argv"][-2]).parent.exists()
 
 
