@@ -24,8 +24,9 @@ WEEK_S = 7 * 86_400 - 3600  # the list goes back seven days
 # Aims on a quiet machine: a frame of 60 a second, a panel that opens at once, and a session that one waits for.
 FRAME_MS, PANEL_MS, SESSION_MS = 16.7, 200, 8000
 LOG_CLICKS, NOTEBOOK_CLICKS = 2, 3
-# A guard against becoming slower, not an aim: 2.5 to 4.6 were measured. The list of files draws nothing while it scrolls.
-AT_MOST = 6.0
+# A guard against becoming slower, not an aim: 4.8 to 5.3 times the time of an empty box were measured. The list of files is
+# no measure: it draws nothing while it scrolls, and took 1 to 5 ms in one run, whenever JupyterLab had read the folder again.
+AT_MOST = 8.0
 
 # Scrolls by about four rows a frame, as a wheel does, and measures the time from frame to frame.
 SCROLL = """async selector => {
@@ -294,4 +295,4 @@ def test_two_thousand_rows_scroll_as_the_files_of_jupyterlab(
         _show_folder(page, "/", 0)
         _scroll(browser, page, tables, "the table of jobs", jobs)
         page.evaluate("document.querySelector('#empty').style.display = ''")
-    assert tables[1].ratio("the table of jobs", "files of JupyterLab") <= AT_MOST, tables[1].lines()
+    assert tables[1].ratio("the table of jobs", "an empty box") <= AT_MOST, tables[1].lines()

@@ -126,11 +126,13 @@ def _choose_an_app(
 
 
 def _launch_an_app(page: Page) -> None:
-    """The node has no TensorBoard: its session ends with what to install."""
+    """The folder need not exist yet. The node has no TensorBoard: its session ends with what to install."""
     form = page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden)").get_by_role("form")
     form.get_by_label("App").select_option("tensorboard")
     form.get_by_label("Log folder").fill("runs")
     form.get_by_role("button", name="Launch", exact=True).click()
+    expect(form.get_by_role("alert")).to_have_text("This folder does not exist on the cluster.")
+    form.get_by_role("button", name="Launch anyway").click()
     session = page.locator(".jp-MainAreaWidget:not(.lm-mod-hidden) .jp-Slurm-session")
     expect(session.get_by_role("heading")).to_have_text("tensorboard-1")
     expect(session).to_have_attribute("data-session", "ended", timeout=90_000)

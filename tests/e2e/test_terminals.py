@@ -58,22 +58,31 @@ def test_a_terminal_is_there_after_a_reload(
 
 
 @pytest.fixture
-def job(cluster: Any) -> Iterator[str]:
-    """Provide the ID of a running job that was submitted by hand."""
+def job(cluster: Any, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Provide the ID of a running job that was submitted by hand: ``longrun``, or by the name in the parameter."""
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
-    argv = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", "-J", "longrun", "--wrap=sleep 600"]
+    argv = [
+        "sbatch",
+        "--parsable",
+        "--output=/dev/null",
+        "--chdir=/",
+        "-J",
+        getattr(request, "param", "longrun"),
+        "--wrap=sleep 600",
+    ]
     number = subprocess.run(argv, env=env, capture_output=True, check=True, text=True).stdout.strip()
     yield number
     subprocess.run(["scancel", number], env=env, check=True)
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("job", ["sessionrun"], indirect=True)
 def test_a_session_in_a_job_from_its_menu(
     page: Page, lab: Any, job: str, screenshot: Callable[[Page, str], None]
 ) -> None:
     """The entries of the menu have icons, as JupyterLab's; the session is a step of the job."""
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open').then(() => null)")
-    row = page.locator(".jp-Slurm-row", has_text="longrun").filter(visible=True).first
+    row = page.locator(".jp-Slurm-row", has_text="sessionrun").filter(visible=True).first
     expect(row).to_contain_text("RUNNING", timeout=60_000)
     row.click(button="right")
     entries = page.locator(".lm-Menu-item").filter(has_text=re.compile("Job|Terminal"))
