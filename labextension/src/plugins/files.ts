@@ -55,7 +55,7 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
     );
     drive.partListed.connect((_, { path, count }) => {
       const shown = count.toLocaleString();
-      const text = trans.__("%1 has more entries than are shown here (%2).", path, shown);
+      const text = trans.__("%1 has more entries than are listed (%2).", path, shown);
       Notification.warning(text, { autoClose: 12_000 });
     });
     contents.addDrive(drive);
