@@ -121,7 +121,7 @@ export interface components {
              * @default false
              */
             readonly overwrite?: boolean;
-            /** @description Copy within a cluster by a job, of the options of the site and these; null is by the login node */
+            /** @description A job copies within the cluster, with the options of the profile and these. Null: the login node copies */
             readonly job?: {
                 /** @description Options of sbatch(1), one token each */
                 readonly options?: readonly components["schemas"]["Argument"][];
