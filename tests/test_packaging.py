@@ -116,9 +116,11 @@ def test_types_are_shipped() -> None:
 # --- what is released: the files of dist/
 
 
-# Beside JupyterLab, this one included. Paramiko and what it needs have 23 MB, ipywidgets and what it needs 11 MB.
+# Beside JupyterLab, this one included. Paramiko and what it needs have 24 MB, ipywidgets and what it needs 11 MB: their
+# releases grow, so that the limit of the sum leaves room for them, and the limit of what is ours does not.
 MOST_PACKAGES = 12
-MOST_INSTALLED_BYTES = 49_000_000
+MOST_INSTALLED_BYTES = 54_000_000
+MOST_OWN_BYTES = 13_500_000
 MOST_BYTES = 2_000_000
 OURS = ("https://github.com/jupyter-slurm/jupyter-slurm", "https://jupyter-slurm.readthedocs.io/")
 
@@ -207,6 +209,7 @@ def test_the_released_wheel_adds_few_packages_to_jupyterlab(released_wheel: Path
     added = {"jupyter-slurm", *own} - closure(["jupyterlab"])
     assert len(added) <= MOST_PACKAGES, sorted(added)
     sizes = {name: installed_bytes(name) for name in added}
+    assert sizes["jupyter-slurm"] <= MOST_OWN_BYTES
     assert sum(sizes.values()) <= MOST_INSTALLED_BYTES, sizes
 
 

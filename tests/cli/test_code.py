@@ -76,7 +76,8 @@ def test_programs_of_ssh_share_a_job_that_starts_by_itself(
     assert made.returncode == 0, made.stderr
     assert "code --remote ssh-remote+far /data/project" in made.stdout
     assert (person.ssh_folder / "config").read_text() == "Include jupyter_slurm.conf\n\nHost other\n    Port 1\n"
-    assert cluster.run("squeue", "--noheader").stdout == "", "no job before the first connection"
+    comments = cluster.run("squeue", "--noheader", "--format=%k").stdout
+    assert "a 'b' %c" not in comments, "no job before the first connection"
 
     first = person.ssh("ssh", "far", "echo $SLURM_JOB_ID; echo $CUDA_VISIBLE_DEVICES; id -un; exit 7")
     assert first.returncode == 7, first.stderr

@@ -40,14 +40,13 @@ def test_output_and_array_of_other_batch_systems_are_the_job_s(kernel: Any, tmp_
 
 @pytest.mark.here_only("it is about the name of a job")
 def test_jobs_of_cells_are_called_by_their_variable_or_their_notebook(kernel: Any) -> None:
+    kernel.ok("import jupyter_slurm\nbefore = {job.key for job in jupyter_slurm.jobs()}")
     kernel.ok("%%sbatch as=fit -H\n#!/bin/sh\ntrue")
     kernel.ok("%%sbatch as=train -H\nprint(1)")
     kernel.ok("import os; os.environ['JPY_SESSION_NAME'] = '/home/ana/two words.ipynb'")
     kernel.ok("%%sbatch -H\nprint(1)")
     kernel.ok("%%sbatch -H --job-name=mine\n#!/bin/sh\ntrue")
-    kernel.ok(
-        "import jupyter_slurm\nfour = sorted((job for job in jupyter_slurm.jobs() if job.key), key=lambda job: job.key)[-4:]"
-    )
+    kernel.ok("four = [job for job in jupyter_slurm.jobs(active=True) if job.key and job.key not in before]")
     shown = "sorted((job.data['name'], job.data['label']) for job in four)"
     (_, cell), *others = ast.literal_eval(kernel.value(shown))
     assert re.fullmatch(r"two words\.ipynb \[\d+\]", cell)

@@ -33,6 +33,8 @@ else:
     proc = command.proc
 
 _SYSTEM_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # of sshd; few users have them on their PATH
+# Where Debian's sshd confines a child if it runs as root. The system's own service makes it, if that was ever started.
+_OF_ROOT = "/run/sshd"
 _KEYGEN_TIMEOUT_S = 60.0
 _KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{40,200}")
 # StrictModes would refuse directories below /tmp. Who could replace the job directory could replace its script, too.
@@ -96,6 +98,8 @@ class SshServer(command.CommandProcess):  # type: ignore[misc, unused-ignore]  #
         sshd, keygen = (self._find(name, search) for name in ("sshd", "ssh-keygen"))
         if not _KEY.fullmatch(self._key):
             raise command.SessionStartError("The key of this computer is not valid.", "Run `jupyter slurm code` again.")
+        if os.geteuid() == 0:
+            os.makedirs(_OF_ROOT, 0o755, exist_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)  # of an earlier run: the job was requeued
         os.mkdir(self.folder, 0o700)
         self._make_host_key(keygen)
