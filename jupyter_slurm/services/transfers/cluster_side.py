@@ -34,13 +34,17 @@ if [ -n "$many" ] && [ ! -e "$dest" ]; then mkdir -p -- "$dest" || exit; fi
 [ -e "$parent" ] || { echo "the directory $parent does not exist" >&2; exit 1; }
 [ -d "$parent" ] || { echo "$parent is not a directory" >&2; exit 1; }
 if [ -d "$parent/$name" ] && [ ! -L "$parent/$name" ] && [ -O "$parent/$name" ]; then echo "$keeps resumed"; exit; fi
-mkdir -m 700 -- "$parent/$name" && echo "$keeps "
+echo "$keeps "
 """
 _LIST: Final = r"""
 cd -- "$1" && shift && find . -maxdepth 0 -printf '' || exit
 find "$@" -printf '%y %s %T@ %p\0%l\0' 2>/dev/null; :
 """
-_MAKE: Final = 'for path do [ -d "$path" ] || mkdir -m 700 -- "$path" || exit; done'
+_MAKE: Final = r"""
+for path do
+  { [ -d "$path" ] && [ ! -L "$path" ] && [ -O "$path" ]; } || mkdir -m 700 -- "$path" || exit
+done
+"""
 # Names are moved one directory at a time, whole directories first. What stays has met a file of the same name.
 _FINISH: Final = r"""
 base=$1 received=$2 flag=$3; shift 3
@@ -122,9 +126,9 @@ class ClusterSide:
         except ValueError:
             raise ParseError(f"The list of files of {self._location.host} could not be read.") from None
 
-    async def make(self, groups: Sequence[Group]) -> None:
+    async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        await self._run("write to", _MAKE, *(group.received for group in groups))
+        await self._run("write to", _MAKE, dest.partial, *(group.received for group in groups))
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Move received files to the destination; see :class:`Side`."""

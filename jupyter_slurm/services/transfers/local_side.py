@@ -45,15 +45,14 @@ class LocalSide:
         except OSError as error:
             raise _failure("read", error.filename or folder, error) from error
 
-    async def make(self, groups: Sequence[Group]) -> None:
+    async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        for group in groups:
+        for path in (dest.partial, *(group.received for group in groups)):
             try:
-                os.mkdir(group.received, 0o700)
-            except FileExistsError:
-                pass
+                if not _is_own_directory(path):
+                    os.mkdir(path, 0o700)
             except OSError as error:
-                raise _failure("write to", os.path.dirname(group.received), error) from error
+                raise _failure("write to", os.path.dirname(path), error) from error
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Check received files, and move them to the destination; see :class:`Side`.
@@ -118,14 +117,15 @@ def _prepare(dest: str, is_folder: bool, partial: str) -> Destination:
             hint=f"Make it first, or check the name: `ls -ld {shlex.quote(folder)}`.",
         )
     joined = os.path.join(folder, partial)
+    return Destination(folder, joined, rename, is_resumed=_is_own_directory(joined))
+
+
+def _is_own_directory(path: str) -> bool:
     try:
-        os.mkdir(joined, 0o700)
-        return Destination(folder, joined, rename, is_resumed=False)
-    except FileExistsError:
-        found = os.lstat(joined)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise
-        return Destination(folder, joined, rename, is_resumed=True)
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _walk(folder: str, names: list[str]) -> Iterator[tuple[str, Entry]]:

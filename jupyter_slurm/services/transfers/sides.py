@@ -10,7 +10,7 @@ from typing import Protocol
 from jupyter_slurm.domain.storage.transfer_rules import Entry
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["Destination", "Group", "Item", "Moved", "Side", "group_items"]
+__all__ = ["Destination", "Group", "Item", "Moved", "Side", "check_names", "group_items"]
 
 Moved = Callable[[int], None]
 """Callback with the number of bytes that were sent; called in a thread."""
@@ -62,12 +62,12 @@ class Side(Protocol):
         ...
 
     async def prepare(self, dest: str, count: int, partial: str) -> Destination:
-        """Make the destination for a number of sources, and the directory ``partial`` in it.
+        """Make the destination for a number of sources. The directory ``partial`` in it is made by :meth:`make`.
 
         Raises
         ------
         CommandError
-            It cannot be written.
+            It is not a directory, or its parent does not exist.
         """
         ...
 
@@ -75,8 +75,14 @@ class Side(Protocol):
         """Return everything below these names of a directory, by path; links are not followed."""
         ...
 
-    async def make(self, groups: Sequence[Group]) -> None:
-        """Make the directories that receive files."""
+    async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
+        """Make the directories that receive files. Until then, a refused transfer leaves nothing.
+
+        Raises
+        ------
+        CommandError
+            The destination cannot be written.
+        """
         ...
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
@@ -92,19 +98,22 @@ class Side(Protocol):
         ...
 
 
-def group_items(items: Sequence[Item], dest: Destination) -> list[Group]:
-    """Return the sources by directory.
+def check_names(items: Sequence[Item]) -> None:
+    """Check that the sources have different names.
 
     Raises
     ------
     UsageError
         Two sources have the same name.
     """
-    finals = [dest.rename or item.final for item in items]
-    if len(set(finals)) < len(finals):
+    if len({item.final for item in items}) < len(items):
         raise UsageError("Two sources have the same name.", hint="Copy them in two steps.")
+
+
+def group_items(items: Sequence[Item], dest: Destination) -> list[Group]:
+    """Return the sources by directory."""
     folders = dict[str, dict[str, str]]()
-    for item, final in zip(items, finals, strict=True):
-        folders.setdefault(item.folder, {})[item.name] = final
+    for item in items:
+        folders.setdefault(item.folder, {})[item.name] = dest.rename or item.final
     numbered = enumerate(folders.items())
     return [Group(folder, names, posixpath.join(dest.partial, str(number))) for number, (folder, names) in numbered]

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.staging_rules import names as first_names
 from jupyter_slurm.domain.storage.transfer_rules import FILE, Entry, TransferChoice, choose
 from jupyter_slurm.errors import CommandError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.transfers.carriers import Carrier, Work
-from jupyter_slurm.services.transfers.sides import Destination, Group, Side, group_items
+from jupyter_slurm.services.transfers.sides import Destination, Group, Side, check_names, group_items
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -174,22 +174,16 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
     transfer.warnings.clear()
     request = transfer.request
     items = await source.resolve(request.sources)
+    check_names(items)
     place = await dest.prepare(request.dest, len(items), partial)
     transfer.dest = posixpath.join(place.folder, place.rename or "")
     parts = [await _part(group, source, dest, place) for group in group_items(items, place)]
     if conflicts := _conflicts(parts, overwrite=request.overwrite):
-        if not place.is_resumed:
-            await dest.discard(place)
         raise conflicts
     for part in parts:
         transfer.note_choice(part.choice, part.source)
-    try:
-        await dest.check_room(place, transfer.total or 0)
-    except SlurmError:
-        if not place.is_resumed:
-            await dest.discard(place)
-        raise
-    await dest.make([part.group for part in parts])
+    await dest.check_room(place, transfer.total or 0)
+    await dest.make(place, [part.group for part in parts])
     loop = asyncio.get_running_loop()
 
     def moved(done: int) -> None:

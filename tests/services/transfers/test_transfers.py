@@ -116,6 +116,19 @@ async def test_files_that_differ_are_named_and_only_replaced_on_request(desk: An
     assert "does not exist" in (await transfer(desk, "get", [far / "none"], near))["error"]["detail"]
 
 
+async def test_a_refused_transfer_leaves_nothing_at_the_destination(desk: Any, tmp_path: Path) -> None:
+    for folder in ("one", "two", "far"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_text(f"{folder}/x" * (2 if folder == "far" else 1))
+    same = await transfer(desk, "put", [tmp_path / "one/x", tmp_path / "two/x"], f"{tmp_path}/new/")
+    assert "same name" in same["error"]["detail"]
+    assert not (tmp_path / "new").exists()
+    assert "same name" in (await transfer(desk, "put", same["sources"], f"{tmp_path}/far/"))["error"]["detail"]
+    exists = await transfer(desk, "put", [tmp_path / "one/x"], f"{tmp_path}/far/")
+    assert "other files of these names: x" in exists["error"]["detail"]
+    assert os.listdir(tmp_path / "far") == ["x"]
+
+
 @pytest.mark.here_only("both sides behave alike")
 @pytest.mark.usefixtures("carrier")
 async def test_a_stopped_transfer_continues_where_it_was(
