@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.domain.ids import JobId
+from jupyter_slurm.domain.slurm_values import NO_LIMIT_S
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile, SessionRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 
@@ -40,7 +41,9 @@ def show_limit(step: TrackedJob, allocation: TrackedJob) -> None:
     if step.number is None or started is None or job is None or not job.state.is_running:
         return
     limit, began = job.time_limit, job.start_time or allocation.start_time
-    rest = limit if not limit or not began else max(0, round(limit - (started - began)))
+    rest = limit
+    if limit and limit < NO_LIMIT_S and began:
+        rest = max(0, round(limit - (started - began)))
     nodes = step.reported_nodes or job.nodes
     step.slurm.latest = replace(
         job,

@@ -8,7 +8,7 @@ import { figuresTime, isOutdated, silentCluster } from "./freshness";
 import { isAllowed, isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
 import { reasonText } from "./reason_texts";
-import { presentTime } from "./time_limit";
+import { isUnlimited, presentTime } from "./time_limit";
 
 /** Return the description of a problem, and on a line of its own the next step where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
@@ -175,14 +175,6 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
     lines.push(trans.__("Its kernel was killed and did not restart."));
   }
   return lines;
-}
-
-/** Time limit that Slurm gives a job without one, in seconds: a year. */
-const NO_LIMIT_S = 365 * 86_400;
-
-/** Whether a time limit is one that Slurm gives a job without a limit. */
-export function isUnlimited(limit: number): boolean {
-  return limit >= NO_LIMIT_S;
 }
 
 /** Return a time limit in words. */

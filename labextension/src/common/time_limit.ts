@@ -94,10 +94,24 @@ export function slurmTime(text: string): string {
   return formatDuration(seconds);
 }
 
+/** Time limit that Slurm gives a job without one, in seconds: a year. */
+const NO_LIMIT_S = 365 * 86_400;
+
+/** Whether a time limit is one that Slurm gives a job without a limit. */
+export function isUnlimited(limit: number): boolean {
+  return limit >= NO_LIMIT_S;
+}
+
 /** Return the seconds until a running job reaches its time limit; null without a limit, or where that is not known. */
 export function remainingSeconds(job: IJob, now: number): number | null {
   const { start_time: start, time_limit: limit } = job;
-  if (stateKind(job.state) !== "running" || !job.known || start === null || !limit) {
+  if (
+    stateKind(job.state) !== "running" ||
+    !job.known ||
+    start === null ||
+    !limit ||
+    isUnlimited(limit)
+  ) {
     return null;
   }
   const remaining = start + limit - presentTime(job, now);

@@ -5,9 +5,9 @@ import type { IJob } from "../common/api/objects";
 import { failedTasksText } from "../common/array_labels";
 import { formatDuration, formatMinute, formatSize, formatTime } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
-import { isUnlimited, jobName, jobReason, limitText, nextEndText } from "../common/labels";
+import { jobName, jobReason, limitText, nextEndText } from "../common/labels";
 import { translateReason } from "../common/reason_texts";
-import { presentTime } from "../common/time_limit";
+import { isUnlimited, presentTime } from "../common/time_limit";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { IObservedState } from "./model";
 

@@ -4,9 +4,9 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { formatClock, formatDuration, formatMinute } from "../common/format";
 import { stateKind } from "../common/job_states";
 import type { ICluster } from "../common/api/objects";
-import { clusterName, isUnlimited, jobName, nextEndText } from "../common/labels";
+import { clusterName, jobName, nextEndText } from "../common/labels";
 import { reasonText } from "../common/reason_texts";
-import { durationWords, presentTime } from "../common/time_limit";
+import { durationWords, isUnlimited, presentTime } from "../common/time_limit";
 import { isOver, isSshHost, type SessionJob } from "./model";
 
 /** A step of a session: its label, its time, and the time since the step before. */

@@ -4,9 +4,8 @@ import { PageConfig } from "@jupyterlab/coreutils";
 import type { IJob } from "../common/api/objects";
 import { stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
-import { isUnlimited } from "../common/labels";
 import { Model } from "../common/observable_model";
-import { isNearEnd, remainingSeconds } from "../common/time_limit";
+import { isNearEnd, isUnlimited, remainingSeconds } from "../common/time_limit";
 
 /** Facts of the session, which its runner writes into its pages: `page_marks.py`. */
 export interface ISessionFacts {

@@ -1,7 +1,14 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
-import { durationEcho, durationWords, parseDuration, slurmTime } from "../../src/common/time_limit";
+import {
+  durationEcho,
+  durationWords,
+  parseDuration,
+  remainingSeconds,
+  slurmTime,
+} from "../../src/common/time_limit";
+import { job } from "../jobs/fixtures";
 import cases from "./durations.json";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -34,4 +41,15 @@ describe("a duration", () => {
       expect(parseDuration(durationWords(seconds))).toBe(seconds);
     },
   );
+});
+
+describe("the rest of a time limit", () => {
+  it.each([
+    [600, 500],
+    [365 * 86_400, null],
+    [null, null],
+  ])("of %o s is %o after 100 s", (limit, rest) => {
+    const running = job("1", "RUNNING", { start_time: 1000, time_limit: limit });
+    expect(remainingSeconds(running, 1100)).toBe(rest);
+  });
 });

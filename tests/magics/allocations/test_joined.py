@@ -102,8 +102,12 @@ def test_a_session_runs_in_a_job_of_a_terminal_and_ends_alone_or_with_it(
     assert kernel.value("inside.state") == "CANCELLED"
     assert state(cluster, job) == "RUNNING", "only the session has ended"
 
+    cluster.run("scontrol", "update", f"jobid={job}", "timelimit=365-00:00:00")
     kernel.ok(f"%slurm launch on={job} name=inside -- {sys.executable} -m http.server --bind {{host}} {{port}}\n")
     wait_for(lambda: kernel.value("inside.state") == "ready", "another server, in the same step of ours")
+    no_limit = str(365 * 86_400)  # what Slurm gives a job without a limit
+    wait_for(lambda: kernel.value("inside.data['time_limit']") == no_limit, "no limit, and not the rest of a year")
+    assert " left" not in kernel.ok("print(inside)").stdout
     cluster.run("scancel", job)
     wait_for(lambda: kernel.value("inside.is_finished") == "True", "its end with its job")
     assert f"Job {job} has ended" in kernel.run(f"%slurm launch on={job}").traceback

@@ -8,8 +8,8 @@ import { chooseOne, createElement, listNode } from "../../common/jupyterlab/dial
 import { formatDuration } from "../../common/format";
 import { isCancellable, stateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
-import { isUnlimited, jobCluster, jobName } from "../../common/labels";
-import { slurmTime } from "../../common/time_limit";
+import { jobCluster, jobName } from "../../common/labels";
+import { isUnlimited, slurmTime } from "../../common/time_limit";
 import { jobLines, type ClusterOf } from "./action_labels";
 
 /** Number of jobs in the list: a user who has more types a number. */

@@ -5,8 +5,8 @@ import type { IJob } from "../../common/api/objects";
 import { numberOf } from "../../common/api/records";
 import { formatDuration, formatTime } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
-import { isUnlimited, jobName, jobTime } from "../../common/labels";
-import { presentTime } from "../../common/time_limit";
+import { jobName, jobTime } from "../../common/labels";
+import { isUnlimited, presentTime } from "../../common/time_limit";
 
 /** The columns in their initial order. */
 export const COLUMNS = [

@@ -5,7 +5,8 @@ import type { IJob } from "../../common/api/objects";
 import { countsText } from "../../common/array_labels";
 import { formatDuration } from "../../common/format";
 import { isFinished, isReleased, stateKind } from "../../common/job_states";
-import { isUnlimited, jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
+import { jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
+import { isUnlimited } from "../../common/time_limit";
 
 /** Text of the agent that says no more than the state. */
 const CANCELLED = "The job was cancelled.";
