@@ -18,12 +18,18 @@ from jupyter_slurm.errors import OptionError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "option_meant"]
+__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "QuotedColon", "SplitArgv", "option_meant"]
 
 Version = tuple[int, int]
 
 #: Separator of the components of a heterogeneous job, on the line of a command that allocates.
 HET: Final = ":"
+
+
+class QuotedColon(str):
+    """A colon that was quoted in a ``#SBATCH`` line: a word like any other, which separates nothing."""
+
+    __slots__ = ()
 
 
 #: Dashes that editors and web pages put in place of one or two hyphens: U+2010 to U+2015, the minus sign, the small and
@@ -256,7 +262,7 @@ class OptionTable:
 
     def is_separator(self, text: str) -> bool:
         """Return whether a word at an option's position begins the next component of a heterogeneous job."""
-        return text == HET and not self._permuting
+        return text == HET and not isinstance(text, QuotedColon) and not self._permuting
 
     def read_option(self, arguments: Sequence[str], at: int) -> list[Option]:
         """Read the option, or bundle of letters, at a position, with its value. Errors are those of :meth:`split`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jupyter_slurm.domain.options.option_parser import HET
+from jupyter_slurm.domain.options.option_parser import HET, QuotedColon
 from jupyter_slurm.errors import CellError
 
 __all__ = ["BLANKS", "dropped_text", "header_words"]
@@ -28,7 +28,7 @@ def header_words(line: str, number: int) -> Iterator[str]:
         word, used = _read_header_word(rest, number)
         if not word:
             return
-        yield word
+        yield QuotedColon(word) if word == HET else word
         rest = rest[used:].lstrip(BLANKS)
 
 

@@ -124,7 +124,8 @@ def header_options(text: str) -> list[str]:
 
     The lines count until the first line that is neither blank nor a comment. Quotes group, and a backslash takes the
     next character literally (also within quotes). An unquoted ``#`` ends the line, and so does an empty word. ``#SBATCH
-    hetjob`` becomes :data:`~jupyter_slurm.domain.options.option_parser.HET`, as on the command line.
+    hetjob`` becomes :data:`~jupyter_slurm.domain.options.option_parser.HET`, as on the command line. A quoted colon
+    is a word of its own: :class:`~jupyter_slurm.domain.options.option_parser.QuotedColon`.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
-from jupyter_slurm.domain.options.option_parser import HET
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.scripts.script import (
     MAX_SCRIPT_BYTES,
     classify,
@@ -137,6 +137,21 @@ def test_headers_that_sbatch_stops_at(line: str) -> None:
     with pytest.raises(CellError, match="Line 2 of the cell") as caught:
         header_options(f"#!/bin/sh\n{line}\n")
     assert caught.value.details["line"] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "rest"),
+    [
+        ('a "":', [], ["a", ":"]),
+        ("':' -n2", [], [":", "-n2"]),
+        ("--comment \\: -n2", ["comment", "ntasks"], []),
+        ("-n2 hetjob", ["ntasks"], []),
+        ("hetjob", [HET], []),
+    ],
+)
+def test_a_quoted_colon_divides_nothing(line: str, options: list[str], rest: list[str]) -> None:
+    split = OptionTable.for_command("sbatch").split(header_options(f"#!/bin/sh\n#SBATCH {line}\n"))
+    assert ([option.name for option in split.options], split.rest) == (options, rest)
 
 
 @given(st.text(st.sampled_from("#SBATCH \n\r\t'\"\\ab:-")))

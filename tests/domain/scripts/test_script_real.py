@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable, QuotedColon
 from jupyter_slurm.domain.scripts.script import header_lines, header_options
 from jupyter_slurm.domain.slurm_values import parse_memory, parse_time_limit
 from jupyter_slurm.errors import CellError
@@ -44,12 +44,18 @@ START = st.sampled_from(["#SBATCH ", "#SBATCH\t", "#SBATCH", "#SLURM ", "##SBATC
 LINES = st.lists(st.tuples(START, LINE).map("".join) | st.sampled_from(["", "  ", "#", "\t# x", "echo"]), max_size=4)
 
 
+def _is_divider(word: str) -> bool:
+    return word == HET and not isinstance(word, QuotedColon)
+
+
 def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
     """Check the first component's words. A word that is not an option stops sbatch before it contacts a controller."""
     seen = {"read": 0, "refused": 0}
 
     @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @example(["#SBATCH --comment='it\\'s' #x", "", "#SBATCH -n2"])
+    @example(['#SBATCH a "":'])
+    @example(["#SBATCH --comment \\: ':'"])
     @given(LINES)
     def compare(lines: list[str]) -> None:
         if traced_sbatch.version < (24, 5) and any("\\ " in line for line in lines):
@@ -66,7 +72,7 @@ def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
             assert "job" in script.lower() or runs == []  # only the components before it were read
             seen["refused"] += 1
             return
-        first = next(list(group) for is_end, group in groupby(words, HET.__eq__) if not is_end)
+        first = next(list(group) for is_end, group in groupby(words, _is_divider) if not is_end)
         if not any(not word.startswith("-") for word in first):
             return  # sbatch would continue with the next component, or with the controller
         assert traced_sbatch.header(script)[0] == first, script
