@@ -413,6 +413,7 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
     ran = kernel.run("slow.wait(0.2)")
     assert ran.error == "TimeoutError"
     assert "keeps running" in ran.traceback
+    assert "has not ended yet" in kernel.run("slow.outputs").traceback
     kernel.ok("%scancel {slow}")
     failed = kernel.run("slow.wait()")
     assert failed.error == "JobFailed"

@@ -8,12 +8,12 @@ from jupyter_slurm.client.render.job_card import advice, has_run, headline, is_f
 from jupyter_slurm.client.render.session_card import terminal_name
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.advice.missing_commands import advise_missing_command
-from jupyter_slurm.errors import JobEndUnknown, JobFailed
+from jupyter_slurm.errors import JobEndUnknown, JobFailed, JobOutputMissing
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["END_UNKNOWN", "failure", "is_in_vain", "refuse_in_vain", "without_log"]
+__all__ = ["END_UNKNOWN", "failure", "is_in_vain", "refuse_in_vain", "values_missing", "without_log"]
 
 END_UNKNOWN = "UNKNOWN"
 """State of a job that is over, and nobody knows how it ended."""
@@ -54,6 +54,16 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
         exit_code=data.get("exit_code"),
         signal=data.get("signal"),
         log=log,
+    )
+
+
+def values_missing(title: str, *, is_finished: bool) -> JobOutputMissing:
+    """Return the error for a job without values: they are written at its end."""
+    if is_finished:
+        return JobOutputMissing(f"{title} returned no values.", hint="Add out=NAME to the line, and run it again.")
+    return JobOutputMissing(
+        f"{title} has not ended yet. The values of out= are written at its end.",
+        hint="Wait for its end: `.wait()`, or `.result()`, which waits and returns the values.",
     )
 
 

@@ -15,7 +15,7 @@ from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.attributes import JobAttributesMixin
-from jupyter_slurm.client.jobs.failure import failure, without_log
+from jupyter_slurm.client.jobs.failure import failure, values_missing, without_log
 from jupyter_slurm.client.jobs.record_and_resubmission import RecordMixin, repeat
 from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
@@ -263,10 +263,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         if self._outputs is None:
             content = self._written.values()
             if not content:
-                raise JobOutputMissing(
-                    f"{self.title} returned no values.",
-                    hint="Add out=NAME to the %%sbatch line, and wait for the end of the job.",
-                )
+                raise values_missing(self.title, is_finished=self.is_finished)
             from jupyter_slurm.client.jobs.returned_values import (
                 read_outputs,  # imports pickle and more; few jobs have values
             )
