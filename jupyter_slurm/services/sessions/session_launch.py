@@ -112,7 +112,7 @@ class Sessions:
         command = served.get("command")
         check_command(command)
         if requested.get("on"):
-            check_on(requested)
+            await check_on(cluster, requested)
         with self._named(cluster, key, requested.get("name"), requested.get("app") or stem_of(command)) as chosen:
             session = session_part(cluster, requested, served)
             body = {n: value for n, value in requested.items() if n not in (*_OF_A_LAUNCH, *OF_A_SESSION)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.services.allocations.session_steps import NODE_PYTHON, session_step
+from jupyter_slurm.services.environments.session_folders import absolute_path, missing_folders, refuse_missing
 from jupyter_slurm.services.jobs.session_server import session_path
-from jupyter_slurm.services.sessions.command import base_url_of
+from jupyter_slurm.services.sessions.command import base_url_of, folders_of
 from jupyter_slurm.services.sessions.protocols import SessionCluster
 
 if TYPE_CHECKING:
@@ -36,13 +38,14 @@ def session_part(cluster: SessionCluster, requested: api.Launch, served: dict[st
     return session
 
 
-def check_on(requested: api.Launch) -> None:
+async def check_on(cluster: SessionCluster, requested: api.Launch) -> None:
     """Refuse what a session in a running job cannot have.
 
     Raises
     ------
     UsageError
-        The request has options of sbatch, or keywords that belong to a job of its own.
+        The request has options of sbatch, or keywords that belong to a job of its own; or one of its folders in the
+        home directory does not exist.
     """
     if options := requested.get("options"):
         raise UsageError(
@@ -65,6 +68,23 @@ def check_on(requested: api.Launch) -> None:
         raise UsageError(
             "A session in a running job has no preview: nothing is submitted.", hint="Launch it, or omit on=."
         )
+    await _check_folders(cluster, requested)
+
+
+async def _check_folders(cluster: SessionCluster, requested: api.Launch) -> None:
+    """Refuse folders that the node of a running job does not have; an environment may be an image, with others."""
+    entry, where = cluster.tracker.find(requested["on"] or ""), cluster.location
+    record = entry.record if entry is not None else None
+    if requested.get("env") or (record is not None and record.environment is not None):
+        return
+    work_dir = (requested.get("context") or {}).get("cwd") or (record and record.work_dir)
+    if not work_dir and entry is not None and entry.latest is not None:
+        work_dir = entry.latest.work_dir
+    base = absolute_path(where.home, work_dir or "", requested.get("dir") or ".")
+    paths = {"dir": base} if requested.get("dir") else {}
+    paths |= {option: absolute_path(where.home, base, path) for option, path in folders_of(requested).items()}
+    known = {option: path for option, path in paths.items() if posixpath.isabs(path)}
+    refuse_missing(await missing_folders(cluster.client.transport, where, known), where.host)
 
 
 async def start_on(cluster: SessionCluster, requested: api.Launch, session: dict[str, Any], label: str) -> api.Job:

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import jupyter_warnings
 from jupyter_slurm.services.environments.path_visibility import visibility_warning
+from jupyter_slurm.services.environments.session_folders import (
+    MissingFolder,
+    absolute_path,
+    missing_folders,
+    refuse_missing,
+)
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -72,36 +78,26 @@ class Preflight:
                     )
 
     async def folder_problems(self, request: PlanRequest, plan: Plan) -> list[api.OptionProblem]:
-        """Return the problems of the folders of a session that the login node does not have.
+        """Return the problems of the folders of a session that the login node does not have, for a form."""
+        return [one.to_api(self._where.host) for one in await self._missing_folders(request, plan)]
 
-        They prevent no submission: a folder may exist on the nodes only, or be made later.
+    async def check_folders(self, request: PlanRequest, plan: Plan) -> list[str]:
+        """Refuse folders of an app that no node has; return warnings about others that the login node does not have.
+
+        A folder elsewhere than in the home directory may exist on the nodes only, or be made later.
         """
-        record, storage = plan.record, self._where.storage
+        missing = await self._missing_folders(request, plan)
+        refuse_missing([one for one in missing if one.option in request.asked.get("folders", {})], self._where.host)
+        return [one.to_api(self._where.host)["text"] for one in missing]
+
+    async def _missing_folders(self, request: PlanRequest, plan: Plan) -> list[MissingFolder]:
+        record, home = plan.record, self._where.home
         if record.session is None or _is_contained(plan) or record.stage is not None:
             return []
-        if storage.get("home_on_nodes") is False:
-            return []
-        base = self._absolute(record.work_dir or self._where.home, record.session.dir or ".")
+        base = absolute_path(home, record.work_dir or home, record.session.dir or ".")
         paths = {"dir": base} if record.session.dir else {}
-        paths |= {option: self._absolute(base, path) for option, path in request.asked.get("folders", {}).items()}
-        try:
-            found = await self._transport.stat_all([each for path in paths.values() for each in (path, f"{path}/.")])
-        except SlurmError:
-            return []
-        return [
-            self._folder_problem(option, path, is_file=path in found)
-            for option, path in paths.items()
-            if f"{path}/." not in found
-        ]
-
-    def _absolute(self, base: str, path: str) -> str:
-        path = self._where.home + path[1:] if path == "~" or path.startswith("~/") else path
-        return posixpath.normpath(posixpath.join(base, path))
-
-    def _folder_problem(self, option: str, path: str, *, is_file: bool) -> api.OptionProblem:
-        scope, lack = ("file", "is not a folder") if is_file else ("missing", "does not exist")
-        text = f"The folder {printable(path)} {lack} on {self._where.host}."
-        return {"option": option, "scope": scope, "limit": "", "text": text}
+        paths |= {option: absolute_path(home, base, path) for option, path in request.asked.get("folders", {}).items()}
+        return await missing_folders(self._transport, self._where, paths)
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
         """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""

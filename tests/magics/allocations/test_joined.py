@@ -89,6 +89,15 @@ def test_a_session_runs_in_a_job_of_a_terminal_and_ends_alone_or_with_it(
         (f"stage={Path(__file__).parent}", "a folder is sent before a job starts"),
     ):
         assert why in kernel.run(f"%slurm launch on={job} {words}").traceback
+    for words in ("app=tensorboard logdir=~/no-logs", "dir=~/no-logs", "app=tensorboard logdir=no-logs dir=~"):
+        refused = kernel.run(f"%slurm launch on={job} {words}").traceback
+        assert refused, words
+        assert re.search(r"=: The folder \S+/no-logs does not exist on ", refused), refused
+        assert "mkdir -p" in refused
+    assert "jupyter_slurm" not in cluster.run("squeue", "--steps", "--noheader", "--format=%j", f"--jobs={job}").stdout
+    assert (
+        "no-logs does not exist on " in kernel.run("%slurm launch -p arandu app=tensorboard logdir=~/no-logs").traceback
+    )
     shown = kernel.ok(f"%slurm launch on={job} name=inside\n").display
     wait_for(lambda: kernel.value("inside.state") == "ready", "the session")
     assert re.fullmatch(rf"{job}\.\d+", kernel.value("inside.id"))
