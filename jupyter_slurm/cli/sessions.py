@@ -191,13 +191,14 @@ def _show(session: Session) -> None:
 
 
 def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
+    from jupyter_slurm.cli.editors.hosts import hosts_by_job
     from jupyter_slurm.client.sessions.session import sessions, sessions_elsewhere
 
     found = sessions(active=is_active)
     if as_json:
         print(json.dumps([session._data for session in found], indent=2))
     elif found:
-        print(found.table())
+        print(found.table(hosts_by_job()))
         for one in found if is_verbose else ():
             print(one.history())
         for one in found:
@@ -229,6 +230,11 @@ def _meant(name: str | None) -> Session:
 
 def _open(args: argparse.Namespace) -> int:
     found = _meant(args.name)
+    if (told := found._data["session"]) is not None and told["app"] == "ssh":
+        raise UsageError(
+            f"{found.title} is a host for ssh and has no page.",
+            hint="`jupyter slurm sessions` shows how to connect to it.",
+        )
     _open_session(found)
     if not args.no_browser:
         _show(found)

@@ -200,6 +200,13 @@ def test_two_laptops_have_a_job_each_for_a_host_of_one_name(
         assert done.returncode == 0, done.stderr
         assert ("Another session has the name far" in done.stderr) == (len(jobs) == 1)
         jobs.append(done.stdout)
+        own = re.search(r"^\S+ .* ssh far *$", laptop.slurm("sessions").stdout, re.MULTILINE)
+        assert own, "the name of the host, also where the session has a longer one"
+        assert own[0].split()[2] == jobs[-1].strip()
+        refused = laptop.slurm("open", own[0].split()[0], "--no-browser")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "is a host for ssh and has no page" in refused.stderr
+    assert "on the computer that started it" in laptop.slurm("sessions").stdout
     assert jobs[:2] == jobs[2:]
     assert jobs[0] != jobs[1]
     cluster.run("scancel", *map(str.strip, jobs[:2]))

@@ -124,7 +124,10 @@ def _free_name(cluster: Cluster, host: EditorHost) -> str:
     if _session(cluster, host.name) is None:
         return host.name
     name = f"{host.name[:55]}-{hashlib.sha256(host.public_key.encode()).hexdigest()[:6]}"
-    report(f"Another session has the name {host.name}. The job of this computer is {name}.")
+    report(
+        f"Another session has the name {host.name}, for example that of another computer. The job of this computer is "
+        f"the session {name}. `ssh {host.name}` connects to it."
+    )
     return name
 
 

@@ -7,6 +7,7 @@ of the user may have a host of the same name, with a job of its own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -25,7 +26,16 @@ from jupyter_slurm.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigEntry
 
-__all__ = ["EditorHost", "host_names", "load_host", "remove_host", "remove_hosts", "write_host", "write_host_key"]
+__all__ = [
+    "EditorHost",
+    "host_names",
+    "hosts_by_job",
+    "load_host",
+    "remove_host",
+    "remove_hosts",
+    "write_host",
+    "write_host_key",
+]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # of a session, too
 
@@ -115,6 +125,16 @@ def load_host(name: str) -> EditorHost:
         except (OSError, ValueError, TypeError):
             pass
     raise UsageError(f"There is no host {name!r}.", hint="List the hosts with `jupyter slurm code --list`.")
+
+
+def hosts_by_job() -> dict[str, str]:
+    """Return the names of the hosts of this computer by the key of their job; those without a job are left out."""
+    found = dict[str, str]()
+    for name in host_names():
+        with contextlib.suppress(UsageError):
+            found[load_host(name).job] = name
+    found.pop("", None)
+    return found
 
 
 def write_host(host: EditorHost) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -212,10 +212,13 @@ class Session(Job):
             self.page()  # ready without a route, as far as the agent can connect without a prompt
         return self
 
-    def _row(self) -> list[str]:
+    def _row(self, ssh_hosts: Mapping[str, str] | None) -> list[str]:
         told, session = self._data, self._data["session"]
         assert session is not None
-        address = f"ssh {told.get('label')}" if session["app"] == "ssh" and session["url"] else session["url"]
+        address = session["url"]
+        if session["app"] == "ssh" and address:
+            name = told.get("label") if ssh_hosts is None else ssh_hosts.get(str(told["key"]))
+            address = f"ssh {name}" if name else "on the computer that started it"
         values = (told.get("label"), session["state"], told.get("id"), told.get("nodes"), address)
         return [str(value or "") for value in values]
 
@@ -237,9 +240,15 @@ class Session(Job):
 class SessionList(JobList[Session]):
     """List of sessions, shown as a table of their states and addresses."""
 
-    def table(self) -> Table:
-        """Return the sessions as a table."""
-        return Table(["NAME", "STATE", "JOBID", "NODES", "ADDRESS"], [session._row() for session in self])
+    def table(self, ssh_hosts: Mapping[str, str] | None = None) -> Table:
+        """Return the sessions as a table.
+
+        Parameters
+        ----------
+        ssh_hosts : mapping, optional
+            Hosts for ssh of this computer: key of the job to name. None: each has the name of its session.
+        """
+        return Table(["NAME", "STATE", "JOBID", "NODES", "ADDRESS"], [session._row(ssh_hosts) for session in self])
 
 
 def sessions(*, active: bool = True) -> SessionList:
