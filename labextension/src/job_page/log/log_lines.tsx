@@ -96,10 +96,28 @@ function DrawnLines(props: IDrawnLinesProps): React.ReactElement {
   );
 }
 
+/** Whether the end of a box is visible, or nearly. */
+function isAtEnd(node: HTMLElement): boolean {
+  return node.scrollTop + node.clientHeight >= node.scrollHeight - NEAR;
+}
+
+/**
+ * Show the end after a redraw, unless the user has just scrolled up: the event of that comes later.
+ *
+ * `known` is where the box was scrolled to when that was last known.
+ */
+function showEnd(node: HTMLElement, known: React.MutableRefObject<number>): void {
+  if (node.scrollTop >= known.current - NEAR || isAtEnd(node)) {
+    node.scrollTop = node.scrollHeight;
+    known.current = node.scrollTop;
+  }
+}
+
 /** Wrapped lines have different heights: the last ones are drawn, all of them. */
 export function WrappedLines(props: ILinesProps): React.ReactElement {
   const { label, lines, first, follows, found, scrolled, reached } = props;
   const box = React.useRef<HTMLDivElement>(null);
+  const known = React.useRef(0);
   const from = Math.max(
     0,
     Math.min(lines.length - MAX_WRAPPED_LINES, found === null ? lines.length : found - first - 50),
@@ -107,7 +125,7 @@ export function WrappedLines(props: ILinesProps): React.ReactElement {
   React.useLayoutEffect(() => {
     const node = box.current;
     if (node !== null && follows) {
-      node.scrollTop = node.scrollHeight;
+      showEnd(node, known);
     }
   });
   React.useLayoutEffect(() => {
@@ -117,11 +135,14 @@ export function WrappedLines(props: ILinesProps): React.ReactElement {
     <div
       ref={box}
       className="jp-Slurm-lines jp-Slurm-wrapped"
+      // While the end is followed, the browser does not scroll up to keep a line in place.
+      style={{ overflowAnchor: follows ? "none" : undefined }}
       role="region"
       aria-label={label}
       tabIndex={0}
       onScroll={({ currentTarget: node }) => {
-        scrolled(node.scrollTop + node.clientHeight >= node.scrollHeight - NEAR);
+        known.current = node.scrollTop;
+        scrolled(isAtEnd(node));
         if (node.scrollTop < NEAR && from === 0) {
           reached();
         }
@@ -137,7 +158,6 @@ export function Lines(props: ILinesProps): React.ReactElement {
   const box = React.useRef<HTMLDivElement>(null);
   const before = React.useRef(first);
   const view = React.useRef({ top: 0, height: 0 });
-  /** Where the box was scrolled to when that was last known: the event of a user's scrolling comes later. */
   const known = React.useRef(0);
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
   // Redraw only after a change: React would take anything else for a loop.
@@ -158,10 +178,7 @@ export function Lines(props: ILinesProps): React.ReactElement {
     const moved = before.current - first;
     before.current = first;
     if (follows) {
-      if (node.scrollTop >= known.current - NEAR) {
-        node.scrollTop = node.scrollHeight;
-        known.current = node.scrollTop;
-      } // else the user has just scrolled up, and is not taken back
+      showEnd(node, known);
     } else if (moved !== 0) {
       node.scrollTop += moved * LINE_HEIGHT;
     }
@@ -202,7 +219,7 @@ export function Lines(props: ILinesProps): React.ReactElement {
         const node = event.currentTarget;
         known.current = node.scrollTop;
         look();
-        scrolled(node.scrollTop + node.clientHeight >= node.scrollHeight - NEAR);
+        scrolled(isAtEnd(node));
         if (node.scrollTop < NEAR) {
           reached();
         }
