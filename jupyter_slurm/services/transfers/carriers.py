@@ -94,7 +94,7 @@ class RsyncCarrier(_EachDirectory):
         await self._rsync(group).end_remains()
 
     async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
-        parts = [path for path in entries if path.split("/", 1)[0] not in whole]
+        parts = [path for names in split_names(entries, whole) for path in names]
         for names, options in ((whole, ["--recursive", "--no-inc-recursive"]), (parts, ["--no-recursive"])):
             if not names:
                 continue
@@ -157,8 +157,9 @@ class WithinCluster(_EachDirectory):
 def split_names(entries: Mapping[str, Entry], whole: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the directories and the other entries below names that are not copied as a whole."""
     names: tuple[list[str], list[str]] = ([], [])
+    covered = frozenset(whole)  # of tens of thousands, perhaps
     for path, entry in entries.items():
-        if path.split("/", 1)[0] not in whole:
+        if path.split("/", 1)[0] not in covered:
             names[entry.kind != DIRECTORY].append(path)
     return names
 

@@ -19,11 +19,14 @@ from jupyter_slurm.transport.base import Completed, Transport
 
 __all__ = ["ClusterSide"]
 
+# Names stand on standard input: a pattern of a shell finds more of them than a command line can have.
 _RESOLVE: Final = r"""
-for path do
-  [ -e "$path" ] && [ -r "$path" ] && real=$(readlink -f -- "$path" && printf x) || { printf '%s\0' ''; continue; }
-  real=${real%x}; printf '%s\0' "${real%?}"
-done
+exec xargs -0 -r sh -c '
+can_read() { [ -e "$1" ] && [ -r "$1" ]; }
+all=1
+for path do can_read "$path" || all=; done
+[ -z "$all" ] || exec readlink -fz -- "$@"  # a process for each would take minutes
+for path do can_read "$path" && readlink -fz -- "$path" || printf "%s\0" ""; done' sh
 """
 # The answer: whether the sources keep their names, and whether files were received before.
 _PREPARE: Final = r"""
@@ -37,25 +40,33 @@ if [ -d "$parent/$name" ] && [ ! -L "$parent/$name" ] && [ -O "$parent/$name" ];
 echo "$keeps "
 """
 _LIST: Final = r"""
-cd -- "$1" && shift && find . -maxdepth 0 -printf '' || exit
-find "$@" -printf '%y %s %T@ %p\0%l\0' 2>/dev/null; :
+cd -- "$1" && find . -maxdepth 0 -printf '' || exit
+exec xargs -0 -r sh -c 'find "$@" -printf "%y %s %T@ %p\0%l\0" 2>/dev/null; :' sh
 """
 _MAKE: Final = r"""
 for path do
   { [ -d "$path" ] && [ ! -L "$path" ] && [ -O "$path" ]; } || mkdir -m 700 -- "$path" || exit
 done
 """
+_RENAME: Final = r"""
+cd -- "$1" || exit
+exec xargs -0 -r -n 200 sh -c '
+while [ $# -gt 1 ]; do
+  [ ! -e "$1" ] || { rm -rf -- "$2" && mv -- "$1" "$2"; } || exit  # $2: of an interrupted run
+  shift 2
+done' sh
+"""
 # Names are moved one directory at a time, whole directories first. What stays has met a file of the same name.
 _FINISH: Final = r"""
-base=$1 received=$2 flag=$3; shift 3
+base=$1 received=$2 flag=$3
 cd -- "$received" || exit
-while [ $# -gt 1 ]; do
-  [ "$1" = "$2" ] || [ ! -e "./$1" ] || mv -- "./$1" "./$2" || exit
-  if { [ -e "./$2" ] || [ -L "./$2" ]; } && [ ! -e "$base/$2" ] && [ ! -L "$base/$2" ]; then
-    mv -n -- "./$2" "$base/" || :
-  fi
-  shift 2
-done
+xargs -0 -r sh -c '
+  base=$1; shift
+  for name do
+    if { [ -e "$name" ] || [ -L "$name" ]; } && [ ! -e "$base/$name" ] && [ ! -L "$base/$name" ]; then
+      printf "%s\0" "$name"
+    fi
+  done' sh "$base" | xargs -0 -r mv -n -t "$base/" -- || :
 find . -type d -print0 | xargs -0 sh -c '
   base=$1 flag=$2; shift 2
   for dir do
@@ -93,13 +104,13 @@ class ClusterSide:
     async def resolve(self, sources: Sequence[str]) -> list[Item]:
         """Return the sources; see :class:`Side`."""
         paths = [await self.path(source) for source in sources]
-        found = decode_output((await self._run("read", _RESOLVE, *paths)).stdout).split("\0")
+        found = decode_output((await self._run("read", _RESOLVE, names=paths)).stdout).split("\0")
         if len(found) != len(paths) + 1:
             raise ParseError(f"The answer of {self._location.host} about the files could not be read.")
         items = []
         for path, real in zip(paths, found, strict=False):
             folder, name = posixpath.split(real)
-            if not name or not real.startswith("/"):
+            if name in ("", ".", "..") or not real.startswith("/"):  # a cluster may answer anything
                 raise UsageError(
                     f"{printable(path)} on {self._location.host} does not exist, or you may not read it.",
                     hint=f"List the directory: `%slurm ls {shlex.quote(printable(posixpath.dirname(path)))}`.",
@@ -120,7 +131,7 @@ class ClusterSide:
 
     async def list_files(self, folder: str, names: Sequence[str]) -> dict[str, Entry]:
         """Return everything below these names; see :class:`Side`."""
-        done = await self._run("list", _LIST, folder, *(f"./{name}" for name in names))
+        done = await self._run("list", _LIST, folder, names=[f"./{name}" for name in names])
         try:
             return await call_off_loop(parse_entries, done.stdout)
         except ValueError:
@@ -134,9 +145,12 @@ class ClusterSide:
         """Move received files to the destination; see :class:`Side`."""
         met = list[str]()
         for group in groups:
-            pairs = [word for pair in group.names.items() for word in pair]
+            finals = [f"./{final}" for final in group.names.values()]
+            renamed = [f"./{word}" for pair in group.names.items() if pair[0] != pair[1] for word in pair]
+            if renamed:
+                await self._run("write to", _RENAME, group.received, names=renamed)
             flag = "-f" if overwrite else "-n"
-            done = await self._run("write to", _FINISH, dest.folder, group.received, flag, *pairs)
+            done = await self._run("write to", _FINISH, dest.folder, group.received, flag, names=finals)
             met += [path.removeprefix("./") for path in decode_output(done.stdout).split("\0")[:-1]]
         await self.transport.remove(dest.partial)
         return met
@@ -162,8 +176,10 @@ class ClusterSide:
         """Remove what was received."""
         await self.transport.remove(dest.partial)
 
-    async def _run(self, verb: str, script: str, *args: str) -> Completed:
-        done = await self.transport.run(["/bin/sh", "-c", script, "sh", *args], timeout=None)
+    async def _run(self, verb: str, script: str, *args: str, names: Sequence[str] = ()) -> Completed:
+        """Run a script, with names on its standard input."""
+        raw = "".join(f"{name}\0" for name in names).encode("utf-8", "surrogateescape")
+        done = await self.transport.run(["/bin/sh", "-c", script, "sh", *args], stdin=raw, timeout=None)
         if done.exit_code:
             said = printable(decode_output(done.stderr)).strip()[:500]
             raise CommandError(

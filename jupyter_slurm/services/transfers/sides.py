@@ -112,8 +112,17 @@ def check_names(items: Sequence[Item]) -> None:
 
 def group_items(items: Sequence[Item], dest: Destination) -> list[Group]:
     """Return the sources by directory."""
-    folders = dict[str, dict[str, str]]()
-    for item in items:
-        folders.setdefault(item.folder, {})[item.name] = dest.rename or item.final
-    numbered = enumerate(folders.items())
+    finals = [dest.rename or item.final for item in items]
+    groups = list[tuple[str, dict[str, str]]]()
+    latest = dict[str, tuple[dict[str, str], set[str]]]()  # names of a directory's last group: there, and final ones
+    for item, final in zip(items, finals, strict=True):
+        names, taken = latest.get(item.folder) or ({}, set())
+        # Links may lead from any name to any: to one source twice, or to one that has the name of another link.
+        is_met = item.name in names or (item.name != final and (final in names or item.name in taken))
+        if is_met or not names:
+            names, taken = latest[item.folder] = ({}, set())
+            groups.append((item.folder, names))
+        names[item.name] = final
+        taken.add(final)
+    numbered = enumerate(groups)
     return [Group(folder, names, posixpath.join(dest.partial, str(number))) for number, (folder, names) in numbered]

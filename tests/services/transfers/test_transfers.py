@@ -130,6 +130,42 @@ async def test_a_refused_transfer_leaves_nothing_at_the_destination(desk: Any, t
 
 
 @pytest.mark.here_only("both sides behave alike")
+async def test_more_sources_than_a_command_line_holds(desk: Any, tmp_path: Path) -> None:
+    """As ``put *`` in a folder of images has them; some of them are there already."""
+    for folder in ("near", "far"):
+        (tmp_path / folder).mkdir()
+    names = [f"{number:06}".ljust(250, "-") for number in range(4500)]
+    for number, name in enumerate(names):
+        (tmp_path / "near" / name).touch()
+        if number % 100 == 0:
+            (tmp_path / "far" / name).write_text("other")
+    sent = await transfer(desk, "put", [tmp_path / "near" / name for name in names], tmp_path / "far", overwrite=True)
+    assert (sent["error"], sent["files"]) == (None, 4500)
+    assert sorted(os.listdir(tmp_path / "far")) == names
+    assert not any(path.stat().st_size for path in (tmp_path / "far").iterdir())
+
+
+@pytest.mark.here_only("both sides behave alike")
+@pytest.mark.usefixtures("carrier")
+@pytest.mark.parametrize("kind", ["put", "get", "copy"])
+async def test_links_to_one_source_and_links_with_names_of_others(desk: Any, tmp_path: Path, kind: str) -> None:
+    """Each source is copied under its own name, as ``latest`` and ``previous`` beside numbered runs."""
+    (tmp_path / "links").mkdir()
+    (tmp_path / "to").mkdir()
+    for name, content in (("one", "1"), ("two", "2"), ("three", "3")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "x").write_text(content)
+    targets = {"latest": "three", "newest": "three", "one": "two", "two": "one", "three": "three"}
+    for name, target in targets.items():
+        (tmp_path / "links" / name).symlink_to(tmp_path / "runs" / target)
+    sources = [tmp_path / "links" / name for name in targets]
+    done = await transfer(desk, kind, sources, tmp_path / "to")
+    assert (done["error"], done["files"]) == (None, 5)
+    found = {name: (tmp_path / "to" / name / "x").read_text() for name in os.listdir(tmp_path / "to")}
+    assert found == {"latest": "3", "newest": "3", "one": "2", "two": "1", "three": "3"}
+
+
+@pytest.mark.here_only("both sides behave alike")
 @pytest.mark.usefixtures("carrier")
 async def test_a_stopped_transfer_continues_where_it_was(
     desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -248,7 +284,7 @@ async def test_a_file_without_end_is_not_received(desk: Any, tmp_path: Path, mon
         monkeypatch.setattr(f"jupyter_slurm.{module}._GROWTH_BYTES", 1 << 20)
     (tmp_path / "near").mkdir()
     (tmp_path / "big").write_bytes(os.urandom(5 << 20))
-    listed = "case $2 in ./big) printf 'f 1 1.0 ./big\\0\\0'; esac"
+    listed = "tr '\\0' '\\n' | grep -qx ./big && printf 'f 1 1.0 ./big\\0\\0'"
     monkeypatch.setattr("jupyter_slurm.services.transfers.cluster_side._LIST", listed)
     got = await transfer(desk, "get", [tmp_path / "big"], tmp_path / "near")
     assert (got["state"], got["error"]["title"]) == ("failed", "CommandError"), got["error"]
@@ -267,6 +303,18 @@ async def test_received_files_with_other_names_or_links_are_not_moved(tmp_path: 
         with pytest.raises(CommandError, match="not asked for"):
             await LocalSide().finish(place, [group], overwrite=True)
         assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.here_only("the cluster itself lies")
+@pytest.mark.parametrize("real", ["/etc/..", "/.", "/", "etc", "", "/etc/passwd\\0/etc/shadow"])
+async def test_a_source_whose_name_is_a_lie(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: str
+) -> None:
+    monkeypatch.setattr("jupyter_slurm.services.transfers.cluster_side._RESOLVE", f"printf '{real}\\0'")
+    got = await transfer(desk, "get", [tmp_path], tmp_path / "near")
+    assert got["state"] == "failed"
+    assert got["error"]["title"] in ("UsageError", "ParseError")
+    assert not (tmp_path / "near").exists()
 
 
 async def test_a_link_at_the_destination_is_not_followed(tmp_path: Path) -> None:
