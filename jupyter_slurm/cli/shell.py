@@ -30,6 +30,10 @@ _ESCAPE = b"\x1d"  # Ctrl-]
 _RETRY_DELAYS_S = 0.2, 10.0  # seconds between two attempts to attach: first, and longest
 _INPUT_BYTES = 1 << 14
 _RESET = b"\x1bc"  # the output so far comes once more
+# Modes that a program has set which was not ended: mouse, focus and paste reports, the alternate screen, keys, a hidden
+# cursor, colours. The mouse would type into the user's own shell.
+_MODES = 1000, 1002, 1003, 1006, 1004, 2004, 1047, 1
+_LEAVE = b"".join(b"\x1b[?%dl" % mode for mode in _MODES) + b"\x1b>\x1b[?25h\x1b[m"
 
 
 class _Detached(Exception):
@@ -184,6 +188,8 @@ class _Screen:
         try:
             yield
         finally:
+            with contextlib.suppress(OSError):
+                self._write(_LEAVE)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGWINCH, signal.SIG_DFL)
             termios.tcsetattr(0, termios.TCSADRAIN, before)

@@ -40,13 +40,16 @@ def test_a_terminal_outlives_its_viewer(open_screen: Any, environment: dict[str,
     screen.resize(90, 20)
     screen.process.send_signal(signal.SIGWINCH)
     screen.ask("until stty size | grep '^20 90$'; do sleep 0.1; done", rb"20 90\r\n")
+    screen.ask("printf '\\033]52;c;b2xk\\007\\033[6n\\033[?1003h'; echo sent", rb"\x1b\]52;c;b2xk\x07.*sent\r\n")
     screen.type(DETACH)
-    name = screen.wait(rb"shell ([0-9a-f]{8})`")[1].decode()
+    name = screen.wait(rb"shell ([0-9a-f]{8})`(?s:.*)\x1b\[\?1003l")[1].decode()  # the mouse is the user's again
     assert screen.end() == 0
     assert name in listed(environment)
 
     back = open_screen(name)
-    back.wait(rb"42-14\r\n")  # the scrollback
+    before = back.wait(rb"42-14\r\n(?s:.*)sent\r\n")[0]  # the scrollback
+    assert b"b2xk\x07" not in before, "an old clipboard does not replace that of now"
+    assert b"\x1b[6n" not in before
     back.ask("exit 5", rb"exit 5")
     assert back.end() == 5
     assert name not in listed(environment)

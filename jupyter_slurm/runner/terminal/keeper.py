@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import pwd
+import re
 import selectors
 import signal
 import socket
@@ -36,6 +37,14 @@ _PIECE_BYTES = 1 << 12  # bytes up to which a piece of the scrollback grows
 _MAX_WAITING_BYTES = 1 << 18  # bytes that wait for a reader, before the keeper reads no more
 _STALL_S = 10.0  # seconds after which a viewer that reads nothing is disconnected
 _END_S = 5.0  # seconds for viewers to read the last output
+# What a terminal answers, or hands on to its window, the clipboard or the desktop (xterm's ctlseqs). From the past, an
+# answer would be typed into the shell, and an old clipboard would replace that of now.
+_ACTS = re.compile(
+    rb"\x05|\x1bZ"
+    rb"|(?:\x1b\[|\xc2\x9b)(?:[>=?]?[0-9;]*c|\??[0-9;]*(?:n|\$p)|[0-9;]*(?:[tx]|\*y|\$w)|>[0-9;]*q|\?u)"
+    rb"|(?:\x1b\]|\xc2\x9d)(?:(?:9|52|99|777|1337);[^\x07\x1b]*|[0-9;?]*\?)(?:\x07|\x1b\\|\xc2\x9c)"
+    rb"|(?:\x1bP|\xc2\x90)[$+]q[^\x07\x1b]*(?:\x07|\x1b\\|\xc2\x9c)"
+)
 _SIZE_VARIABLES = ("LINES", "COLUMNS")  # exported, they hide a change of the size from curses
 
 
@@ -171,8 +180,9 @@ class Keeper:
             sock.setblocking(False)
             viewer = self._viewers[sock.fileno()] = _Viewer(sock)
             self._selector.register(sock.fileno(), selectors.EVENT_READ)
-            for piece in self._scrollback:
-                viewer.send(b"o", piece)
+            past = _ACTS.sub(b"", b"".join(self._scrollback))
+            for start in range(0, len(past), _CHUNK_BYTES):
+                viewer.send(b"o", past[start : start + _CHUNK_BYTES])
 
     def _serve_terminal(self, events: int) -> bool:
         """Read output and write input; return False after the end of the program."""

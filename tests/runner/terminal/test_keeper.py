@@ -169,6 +169,31 @@ def test_output_of_single_characters_takes_little_memory(kept: keeper.Keeper) ->
     assert len(kept._scrollback) < 10
 
 
+@pytest.mark.parametrize(
+    "acts",
+    [
+        "\x1b]52;c;cHduZWQ=\x07",
+        "\x1b]52;c;cHduZWQ=\x1b\\",
+        "\u009d52;c;cHduZWQ=\u009c",
+        "\x1b]10;?\x07\x1b]4;1;?\x1b\\\x1b]9;done\x07\x1b]777;notify;a;b\x07\x1b]1337;File=:eA==\x07",
+        "\x1b[c\x1b[0c\x1b[>c\x1b[=c\x1bZ\x1b[5n\x1b[6n\x1b[?6n\u009b6n\x05",
+        "\x1b[?1$p\x1b[18t\x1b[21t\x1b[1;2;1;1;9;9*y\x1b[1$w\x1b[>0q\x1b[?u\x1bP$qm\x1b\\\x1bP+q544e\x1b\\",
+    ],
+)
+def test_a_later_viewer_gets_no_questions_and_no_clipboard_of_the_past(kept: keeper.Keeper, acts: str) -> None:
+    """The answers of its terminal would be typed into the shell."""
+    shown = "é\x1b[1;31mred\x1b[m\x1b[?25l\x1b]0;title\x07\x1b]8;;http://a/?\x07link\x1b]8;;\x07\x1b[2Jn"
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as late:
+        first.connect(kept._listener.getsockname())
+        kept._accept()
+        kept._publish(f"{acts}{shown}{acts}".encode())
+        assert first.recv(1 << 16) == frame(b"o", f"{acts}{shown}{acts}".encode()), "as it is printed"
+        late.connect(kept._listener.getsockname())
+        kept._accept()
+        list(kept._viewers.values())[-1].flush()
+        assert late.recv(1 << 16) == frame(b"o", shown.encode())
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize(("uid", "viewers"), [(0, 1), (65534, 0)])
 def test_another_user_is_no_viewer(kept: keeper.Keeper, uid: int, viewers: int) -> None:
