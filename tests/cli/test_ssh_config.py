@@ -14,6 +14,7 @@ from ssh_hosts import Site
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.services.tunnels.ssh_config import (
+    SshConfigEntry,
     SshConfigFiles,
     config_text,
     entry_for,
@@ -241,6 +242,19 @@ def test_paths_that_cannot_be_written_are_refused(path: str, tmp_path: Path) -> 
         entry_for("far", SshConfigFiles("a", "a"), Profile("far", "login"), login)
 
 
+@pytest.mark.parametrize(
+    "user",
+    [
+        *("ana\nProxyCommand x", "ana\u2028# cluster=a job=- submitted=0 node=b", "ana\x85x", 'a"b', "a b", "a'b"),
+        *("-oProxyCommand=x", "$(touch x)", "`x`", "a;x", "a|x", "%h", "${HOME}", ""),
+    ],
+)
+def test_a_user_that_a_cluster_names_begins_no_line_and_no_command(user: str) -> None:
+    """A ``Match exec`` of the user's own configuration may hand it to a shell, as ``%r``."""
+    with pytest.raises(ConfigError):
+        entry_for("far", SshConfigFiles("a", "a"), Profile("far", "login"), HostConfig("login", "login", user=user))
+
+
 def test_keys_of_the_login_node_open_the_node(tmp_path: Path) -> None:
     key = tmp_path / "my key 100%"
     key.touch()
@@ -256,6 +270,8 @@ def test_the_file_is_read_as_it_was_written() -> None:
     assert parse_entries(config_text(entries)) == entries
     assert parse_entries("Host x\n  Port 1\n# cluster=far job=* submitted=1 node=n\nHost y\n") == []
     assert parse_entries("") == []
+    odd = SshConfigEntry("far", "", 0, "n", 'Host n\n    IdentityFile "a\x0cb\u2028# c"\n')  # of an older version
+    assert parse_entries(config_text([odd])) == [odd]
 
 
 @pytest.mark.parametrize(

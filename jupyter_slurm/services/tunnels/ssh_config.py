@@ -41,6 +41,10 @@ _HEAD: Final = (
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")
 _JOB: Final = re.compile(r"\d+(?:[_+]\d+)?")
 _MARK: Final = re.compile(r"# cluster=([\w.-]+) job=(\d+(?:[_+]\d+)?|-) submitted=(\d+) node=([\w.:-]+)", re.ASCII)
+# Line ends for Python or OpenSSH, quotes, and in User what a shell of `Match exec` or a token would read. A cluster may
+# name any user.
+_REFUSED: Final = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029"]|\$\{')
+_REFUSED_IN_USER: Final = re.compile(r"^-|[\s%'`$;&<>|(){}]")
 _KNOWN_HOSTS_FILE: Final = {
     "UserKnownHostsFile": ("~/.ssh/known_hosts", "~/.ssh/known_hosts2"),
     "GlobalKnownHostsFile": ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"),
@@ -148,7 +152,7 @@ def parse_entries(text: str) -> list[SshConfigEntry]:
     entries: list[SshConfigEntry] = []
     about: re.Match[str] | None = None
     lines: list[str] = []
-    for line in [*text.splitlines(keepends=True), "\n"]:
+    for line in [*re.findall(r"[^\n]*\n|[^\n]+", text), "\n"]:
         if line.startswith(("#", "\n")):
             if about is not None and lines:
                 job = "" if about[2] == "-" else about[2]
@@ -181,8 +185,7 @@ def without_include(text: str) -> str:
 
 def quote_value(key: str, value: str) -> str:
     """Return one line, with the value as one literal word for OpenSSH."""
-    # Versions differ in the meaning of tokens in User.
-    if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
+    if not value or _REFUSED.search(value) or (key == "User" and _REFUSED_IN_USER.search(value)):
         raise ConfigError(
             f"{value!r} cannot be used as {key} in the ssh configuration.",
             hint="Use a name without quotes, spaces and control characters.",
