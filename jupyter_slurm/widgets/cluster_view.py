@@ -80,6 +80,6 @@ class ClusterView(WidgetPanel):
 def _gpu(item: dict[str, object]) -> str:
     """Return the number of free GPUs of a type, as a bar and in words."""
     kind = escape(str(item["GPU"]).replace("(no type)", "GPUs"))
-    free, total = int(str(item["Free"])), int(str(item["Total"]))
+    free, total = int(str(item["FREE"])), int(str(item["TOTAL"]))
     bar = f'<progress style="{_BAR}" aria-label="{kind} that are free" value="{free}" max="{max(1, total)}"></progress>'
     return f"<div>{bar} {free} of {total} {kind} free</div>"

@@ -38,7 +38,7 @@ def test_what_was_and_what_runs(kernel: Any, cluster: EmbeddedCluster, wait_for:
     assert kernel.value(f"{frame}.loc['{job}', 'JobName']") == "a|b <i>"
 
     kernel.ok("import jupyter_slurm\nfree = jupyter_slurm.resources()")
-    assert kernel.value("*free.partitions['Partition']") == "arandu devwork*"
+    assert kernel.value("*free.partitions['PARTITION']") == "arandu devwork*"
     assert kernel.value("free.use['jobs'] >= 1, free.unknown_since") == "True None"
     assert kernel.value("*[row for row in free.limits.rows if row[1] == 'urgent']") == (
         "['you, QOS', 'urgent', 'GPUs', '2', '0']"

@@ -53,22 +53,22 @@ class Resources:
         self.use: dict[str, int] = {**(data["use"] or {})}
         self._notice: str = data["said"]
         self.gpus = Table(
-            ["GPU", "Free", "Used", "Total", "Most on a node"],
+            ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
             [[_type(one), one["free"], one["used"], one["total"], one["most"]] for one in data["gpus"]],
         )
         self.gres = Table(
-            ["GRES", "Free", "Used", "Total", "Most on a node"],
+            ["GRES", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
             [[_gres_name(one), one["free"], one["used"], one["total"], one["most"]] for one in data.get("gres") or ()],
         )
         self.partitions = Table(
-            ["Partition", "State", "Time limit", "Nodes", "CPUs free", "GPUs free"],
+            ["PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS FREE", "GPUS FREE"],
             [_partition(one) for one in data["partitions"]],
         )
         self.nodes = Table(
-            ["Node", "State", "Partitions", "CPUs", "CPUs used", "Load", "GiB", "GiB used", "GPUs used", "Reason"],
+            ["NODE", "STATE", "PARTITIONS", "CPUS", "CPUS USED", "LOAD", "GIB", "GIB USED", "GPUS USED", "REASON"],
             [_node(one) for one in data["nodes"]],
         )
-        self.limits = Table(["Whose", "Name", "Of", "Most", "Used"], [_limit(one) for one in data["limits"] or ()])
+        self.limits = Table(["WHOSE", "NAME", "OF", "MOST", "USED"], [_limit(one) for one in data["limits"] or ()])
 
     @property
     def age(self) -> str:

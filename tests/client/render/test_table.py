@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from IPython.lib.pretty import pretty
 
+import jupyter_slurm
 from jupyter_slurm.client.clusters.resources import Resources
 from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.render.table import CommandText, Table
@@ -130,4 +133,16 @@ def test_what_is_free_is_text_whatever_an_administrator_wrote(hostile: str) -> N
         assert "<script" not in shown
         assert '" onmouseover' not in shown
     assert "Not updated since" in repr(found)
-    assert found.gpus["Free"] == [0]
+    assert found.gpus["FREE"] == [0]
+
+
+def test_the_columns_of_all_tables_are_in_capitals_as_those_of_squeue() -> None:
+    """Columns with names of values, such as those of a sweep, keep these names."""
+    root, found = Path(jupyter_slurm.__file__).parent, list[str]()
+    for path in [*root.glob("client/**/*.py"), *root.glob("cli/**/*.py"), *root.glob("magics/**/*.py")]:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Table" and isinstance(call.args[0], ast.List):
+                names = [name.value for name in call.args[0].elts if isinstance(name, ast.Constant)]
+                found += names if len(names) == len(call.args[0].elts) else []
+    assert len(found) > 30
+    assert [name for name in found if name != name.upper()] == []
