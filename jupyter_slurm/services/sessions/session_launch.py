@@ -111,8 +111,7 @@ class Sessions:
         served = with_app(requested)
         command = served.get("command")
         check_command(command)
-        if requested.get("on"):
-            await check_on(cluster, requested)
+        doubts = await check_on(cluster, requested) if requested.get("on") else []
         with self._named(cluster, key, requested.get("name"), requested.get("app") or stem_of(command)) as chosen:
             session = session_part(cluster, requested, served)
             body = {n: value for n, value in requested.items() if n not in (*_OF_A_LAUNCH, *OF_A_SESSION)}
@@ -123,7 +122,7 @@ class Sessions:
                 told = await start_on(cluster, requested, session, chosen)
             else:
                 told = await cluster.submit(cast("SubmissionRequest", body))
-        warnings = [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]
+        warnings = [*(told.get("warnings") or ()), *doubts, *_port_warnings(session.get("port"))]
         return cast("api.Job | api.Preview", {**told, "warnings": warnings})
 
     def list_to_api(self, name: str, *, active: bool) -> list[api.Job]:

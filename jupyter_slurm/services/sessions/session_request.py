@@ -38,8 +38,8 @@ def session_part(cluster: SessionCluster, requested: api.Launch, served: dict[st
     return session
 
 
-async def check_on(cluster: SessionCluster, requested: api.Launch) -> None:
-    """Refuse what a session in a running job cannot have.
+async def check_on(cluster: SessionCluster, requested: api.Launch) -> list[str]:
+    """Refuse what a session in a running job cannot have; return warnings about folders that its node may not have.
 
     Raises
     ------
@@ -68,15 +68,15 @@ async def check_on(cluster: SessionCluster, requested: api.Launch) -> None:
         raise UsageError(
             "A session in a running job has no preview: nothing is submitted.", hint="Launch it, or omit on=."
         )
-    await _check_folders(cluster, requested)
+    return await _check_folders(cluster, requested)
 
 
-async def _check_folders(cluster: SessionCluster, requested: api.Launch) -> None:
-    """Refuse folders that the node of a running job does not have; an environment may be an image, with others."""
+async def _check_folders(cluster: SessionCluster, requested: api.Launch) -> list[str]:
+    """Refuse folders that the node of a running job lacks, or warn of them; an image may have other folders."""
     entry, where = cluster.tracker.find(requested["on"] or ""), cluster.location
     record = entry.record if entry is not None else None
     if requested.get("env") or (record is not None and record.environment is not None):
-        return
+        return []
     work_dir = (requested.get("context") or {}).get("cwd") or (record and record.work_dir)
     if not work_dir and entry is not None and entry.latest is not None:
         work_dir = entry.latest.work_dir
@@ -84,7 +84,9 @@ async def _check_folders(cluster: SessionCluster, requested: api.Launch) -> None
     paths = {"dir": base} if requested.get("dir") else {}
     paths |= {option: absolute_path(where.home, base, path) for option, path in folders_of(requested).items()}
     known = {option: path for option, path in paths.items() if posixpath.isabs(path)}
-    refuse_missing(await missing_folders(cluster.client.transport, where, known), where.host)
+    missing = await missing_folders(cluster.client.transport, where, known)
+    refuse_missing(missing, where.host)
+    return [one.to_api(where.host)["text"] for one in missing]
 
 
 async def start_on(cluster: SessionCluster, requested: api.Launch, session: dict[str, Any], label: str) -> api.Job:

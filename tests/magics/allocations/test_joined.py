@@ -98,6 +98,9 @@ def test_a_session_runs_in_a_job_of_a_terminal_and_ends_alone_or_with_it(
     assert (
         "no-logs does not exist on " in kernel.run("%slurm launch -p arandu app=tensorboard logdir=~/no-logs").traceback
     )
+    kernel.ok(f"%slurm launch on={job} dir=/none name=lost")
+    assert "The folder /none does not exist on " in kernel.value("*lost.data['warnings']"), "a node may have it"
+    wait_for(lambda: kernel.value("lost.is_finished") == "True", "its end")
     shown = kernel.ok(f"%slurm launch on={job} name=inside\n").display
     wait_for(lambda: kernel.value("inside.state") == "ready", "the session")
     assert re.fullmatch(rf"{job}\.\d+", kernel.value("inside.id"))
