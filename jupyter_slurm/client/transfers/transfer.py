@@ -157,8 +157,8 @@ class _Line:
         self._next, self._is_shown = time.monotonic() + _REDRAW_S, True
         total, rate = now["total"], now["rate"]
         if now["waits"]:
-            text = f"{self._subject}: job {now['job'] or ''} waits. {printable(now['waits'])}"[:_WIDTH]
-            self._write(text)
+            subject = f"{self._subject}: job {now['job']} waits." if now["job"] else f"{self._subject}:"
+            self._write(f"{subject} {printable(now['waits'])}"[:_WIDTH])
             return
         text = f"{self._subject}: {format_size(now['bytes'])}"
         text += "" if total is None else f" of {format_size(total)}"

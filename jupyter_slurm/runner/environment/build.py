@@ -9,6 +9,8 @@ Python 3.8+, standard library only.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import runpy
@@ -36,6 +38,11 @@ _MAX_NAMED = 8
 _MIRROR = (
     "If the site has a mirror or a proxy, set PIP_INDEX_URL (UV_INDEX_URL) or https_proxy on the cluster. Or name a "
     "folder of wheels on the cluster in requirements.txt: --no-index --find-links /FOLDER."
+)
+_PROBE_BYTES = 1 << 20
+_FULL = (
+    "The disk is full, or your quota is used up: look at `%slurm room`, and free some space. The incomplete "
+    "environment was removed."
 )
 # Prints the version of Python and the number of packages.
 _CHECK = (
@@ -112,9 +119,14 @@ class Build:
             tools.report(f"Making the environment {self._wish['name']} with {tool} in {path}")
             tools.make(tool, self._wish, path, files)
             self._complete(path, tool)
-        except tools.IndexUnreached as error:
+        except RuntimeRefused as error:
+            is_full = _is_full(made)
             shutil.rmtree(path, ignore_errors=True)
-            raise RuntimeRefused(f"{error} {self._without_index(made, error.index)}") from None
+            if is_full:
+                raise RuntimeRefused(f"{error} {_FULL}") from None
+            if isinstance(error, tools.IndexUnreached):
+                raise RuntimeRefused(f"{error} {self._without_index(made, error.index)}") from None
+            raise
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             raise
@@ -179,6 +191,21 @@ class Build:
         if failures:
             note["failed_imports"] = "\n".join(failures)
             self.result = f" Not all packages can be imported on this {self.place}."
+
+
+def _is_full(folder: str) -> bool:
+    """Return whether a folder has no room: programs such as venv hide the reason of a failure."""
+    path = os.path.join(folder, f".room.{os.urandom(8).hex()}")
+    try:
+        with open(path, "wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            os.fsync(file.fileno())  # a quota of NFS is noticed late
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    return False
 
 
 def _host() -> str:

@@ -53,6 +53,10 @@ class TransferRequest:
         named = json.dumps([owner, self.cluster, self.kind, self.sources, self.dest, self.to_cluster])
         return hashlib.sha256(named.encode("ascii")).hexdigest()[:12]
 
+    def shares_cluster(self, other: TransferRequest) -> bool:
+        """Return whether another request has files of the same cluster."""
+        return not {self.cluster, self.to_cluster or self.cluster}.isdisjoint({other.cluster, other.to_cluster})
+
 
 @dataclass(eq=False)
 class Transfer:
@@ -71,7 +75,7 @@ class Transfer:
     job_key : str or None
         Key of the job that copies.
     job, waits : str or None
-        Its ID, and why it does not run yet.
+        Its ID, and why it or the transfer waits.
     """
 
     id: str

@@ -53,6 +53,7 @@ class Transfers:
         self._settings, self._cluster, self._bus = settings, cluster, bus
         self._running: dict[str, Transfer] = {}
         self._ended: deque[Transfer] = deque(maxlen=_MAX_ENDED)
+        self._waiting = set[Transfer]()  # for the end of another one
         self._have_rsync: dict[tuple[str, int], bool] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -145,16 +146,36 @@ class Transfers:
     async def _copy(self, transfer: Transfer, owner: str) -> None:
         request = transfer.request
         async with self._alone(f"{request.to_cluster or request.cluster} {request.dest.rstrip('/')}"):
-            for tried in range(1, _MAX_ATTEMPTS + 1):
+            tried = 0
+            while True:
                 try:
                     await self._copy_once(transfer, owner)
                     return
                 except TransportError as error:
-                    is_final = isinstance(error, _FINAL_ERRORS) or error.details.get("why") == "no-session"
-                    if is_final or tried == _MAX_ATTEMPTS:
+                    if error.details.get("why") == "no-session" and (others := self._others(transfer)):
+                        await self._wait_for_one(transfer, others)
+                        continue
+                    tried += 1
+                    if isinstance(error, _FINAL_ERRORS) or tried == _MAX_ATTEMPTS:
                         raise
                     log.info("transfer %s: %s", transfer.id, error.message)
                 await asyncio.sleep(_PAUSE_S)
+
+    def _others(self, transfer: Transfer) -> list[asyncio.Task[None]]:
+        """Return the tasks of the transfers of the same clusters that do not wait for another one themselves."""
+        found = [one for one in self._running.values() if one is not transfer and one not in self._waiting]
+        return [one.task for one in found if one.task is not None and transfer.request.shares_cluster(one.request)]
+
+    async def _wait_for_one(self, transfer: Transfer, others: list[asyncio.Task[None]]) -> None:
+        """Wait for the end of a transfer: each takes a session, of which a login has few."""
+        transfer.waits = "It waits for the end of another transfer, because the login node allows no more sessions."
+        self._waiting.add(transfer)
+        transfer.changed(transfer)
+        try:
+            await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.discard(transfer)
+            transfer.waits = None
 
     async def _copy_once(self, transfer: Transfer, owner: str) -> None:
         request, partial = transfer.request, f".jupyter-slurm-partial-{transfer.id}"

@@ -207,6 +207,17 @@ async def test_a_stopped_transfer_continues_where_it_was(
     assert transfers.held == 0
 
 
+async def test_transfers_at_once_wait_for_a_session_of_the_login_node(desk: Any, tmp_path: Path) -> None:
+    """MaxSessions is 2, and commands have one."""
+    (tmp_path / "one").mkdir()
+    for number in range(4):
+        (tmp_path / "one" / str(number)).write_bytes(os.urandom(2 << 20))
+    copies = (transfer(desk, "put", [tmp_path / "one"], f"{tmp_path}/to{number}/") for number in range(5))
+    done = await asyncio.gather(*copies)
+    assert [(one["error"], one["files"], one["waits"]) for one in done] == [(None, 4, None)] * 5
+    assert desk.core.transfers.held == 0
+
+
 @pytest.mark.here_only("a side of its own")
 async def test_a_transfer_that_does_not_fit_is_refused_before_anything_is_sent(desk: Any, tmp_path: Path) -> None:
     full = Path("/dev/shm") / tmp_path.name
@@ -415,25 +426,32 @@ async def test_a_stopped_copy_cancels_its_job_and_the_next_one_continues(desk: A
 
 
 @pytest.mark.here_only("both sides behave alike")
-async def test_a_job_on_a_full_disk_says_so_and_continues(
-    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("carrier")
+@pytest.mark.parametrize("kind", ["put", "get", "copy", "copy by a job"])
+async def test_a_full_disk_is_named_and_the_copy_continues(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """As with a quota, ``df`` does not know that the room is used up."""
-    monkeypatch.setattr(ClusterSide, "check_room", lambda *args: asyncio.sleep(0))
+    for side in (ClusterSide, LocalSide):
+        monkeypatch.setattr(side, "check_room", lambda *args: asyncio.sleep(0))
     (tmp_path / "one").mkdir()
-    (tmp_path / "one/x").write_bytes(os.urandom(200_000))
+    for name in ("x", "y", "z"):
+        (tmp_path / "one" / name).write_bytes(os.urandom(60_000))
     (tmp_path / "full").mkdir()
-    job = {"options": [], "context": {"env": desk.env}}
+    more = {"job": {"options": [], "context": {"env": desk.env}}} if "job" in kind else {}
+    asked = (desk, kind.split(" ")[0], [tmp_path / "one"], f"{tmp_path}/full/")
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", tmp_path / "full"], check=True)
-        failed = await transfer(desk, "copy", [tmp_path / "one"], f"{tmp_path}/full/", job=job)
-        assert (failed["state"], failed["error"]["title"]) == ("failed", "JobFailed")
+        failed = await transfer(*asked, **more)
+        assert (failed["state"], failed["error"]["title"]) == ("failed", "JobFailed" if more else "CommandError")
         assert "No space left on device" in failed["error"]["detail"]
         assert not (tmp_path / "full/one").exists()
         subprocess.run(["mount", "-o", "remount,size=1m", tmp_path / "full"], check=True)
-        done = await transfer(desk, "copy", [tmp_path / "one"], f"{tmp_path}/full/", job=job)
-        assert (done["error"], done["files"]) == (None, 1)
-        assert (tmp_path / "full/one/x").read_bytes() == (tmp_path / "one/x").read_bytes()
+        done = await transfer(*asked, **more)
+        assert done["error"] is None
+        for path in (tmp_path / "one").iterdir():
+            assert (tmp_path / "full/one" / path.name).read_bytes() == path.read_bytes()
+        assert os.listdir(tmp_path / "full") == ["one"]
     finally:
         subprocess.run(["umount", tmp_path / "full"], check=False)
 
