@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -131,16 +132,25 @@ async def test_a_refused_transfer_leaves_nothing_at_the_destination(desk: Any, t
 
 @pytest.mark.here_only("both sides behave alike")
 async def test_more_sources_than_a_command_line_holds(desk: Any, tmp_path: Path) -> None:
-    """As ``put *`` in a folder of images has them; some of them are there already."""
+    """As ``put *`` in a folder of images has them; some of them are there already.
+
+    A command line has a quarter of the stack (execve(2)): 512 KiB here.
+    """
     for folder in ("near", "far"):
         (tmp_path / folder).mkdir()
-    names = [f"{number:06}".ljust(250, "-") for number in range(4500)]
+    names = [f"{number:06}".ljust(250, "-") for number in range(1200)]
     for number, name in enumerate(names):
         (tmp_path / "near" / name).touch()
         if number % 100 == 0:
             (tmp_path / "far" / name).write_text("other")
-    sent = await transfer(desk, "put", [tmp_path / "near" / name for name in names], tmp_path / "far", overwrite=True)
-    assert (sent["error"], sent["files"]) == (None, 4500)
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (2 << 20, hard))
+    try:
+        sources = [tmp_path / "near" / name for name in names]
+        sent = await transfer(desk, "put", sources, tmp_path / "far", overwrite=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+    assert (sent["error"], sent["files"]) == (None, 1200)
     assert sorted(os.listdir(tmp_path / "far")) == names
     assert not any(path.stat().st_size for path in (tmp_path / "far").iterdir())
 
