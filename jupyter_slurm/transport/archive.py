@@ -135,7 +135,7 @@ class Archive:
             tarfile.open(
                 fileobj=cast("IO[bytes]", reader), mode="r|", bufsize=_BLOCK_BYTES, encoding="utf-8", tarinfo=_Member
             ) as archive,
-            _Directories(self._local_path) as directories,
+            _Directories(self._local_path, makes=True) as directories,
         ):
             for member in archive:
                 path = posixpath.normpath(member.name)
@@ -168,9 +168,13 @@ class _Refused(OSError):
 
 
 class _Directories:
-    """Open directories below a folder, of which the last is kept. No link is followed."""
+    """Open directories below a folder, of which the last is kept. No link is followed.
 
-    def __init__(self, folder: str) -> None:
+    With ``makes``, missing directories are made: those of the destination itself are not sent.
+    """
+
+    def __init__(self, folder: str, *, makes: bool = False) -> None:
+        self._makes = makes
         self._top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._last: tuple[str, int] | None = None
 
@@ -188,7 +192,7 @@ class _Directories:
             return self._top, name
         if self._last is None or self._last[0] != folder:
             self._close_last()
-            self._last = folder, _open_below(self._top, folder.split("/"))
+            self._last = folder, _open_below(self._top, folder.split("/"), self._makes)
         return self._last[1], name
 
     def _close_last(self) -> None:
@@ -197,10 +201,13 @@ class _Directories:
             self._last = None
 
 
-def _open_below(top: int, parts: Sequence[str]) -> int:
+def _open_below(top: int, parts: Sequence[str], makes: bool) -> int:
     file = os.dup(top)
     for part in parts:
         try:
+            if makes:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=file)
             inner = os.open(part, _FLAGS, dir_fd=file)
         finally:
             os.close(file)
@@ -233,7 +240,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directories: _Di
     at, name = directories.at(path)
     if member.isdir():
         with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=at)
+            os.mkdir(name, (member.mode & 0o777) | 0o700, dir_fd=at)  # less the umask, as rsync does it
         return
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)  # the beginning of an earlier run
@@ -242,7 +249,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directories: _Di
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     source = cast("IO[bytes]", archive.extractfile(member))
-    with os.fdopen(os.open(name, flags, 0o777 if member.mode & 0o100 else 0o666, dir_fd=at), "wb") as file:
+    with os.fdopen(os.open(name, flags, member.mode & 0o777, dir_fd=at), "wb") as file:
         for data in _blocks(source):
             file.write(data)
         file.flush()

@@ -106,7 +106,9 @@ def _run(argv: Sequence[str], cwd: str, counter: Counter) -> int:
 
 def _by_cp(one: CopiedFolder, folder: str, counter: Counter) -> int:
     for name in one["directories"]:
-        os.makedirs(os.path.join(one["received"], name), exist_ok=True)
+        path = os.path.join(one["received"], name)
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, os.stat(os.path.join(one["folder"], name)).st_mode & 0o777 | 0o700)
     for batch in _batches([*one["whole"], *one["files"]]):
         process = subprocess.Popen([*_CP, *batch, one["received"]], cwd=one["folder"])
         count = 0

@@ -24,7 +24,14 @@ _OPTIONS: Final = [
 _GROWTH_BYTES: Final = 1 << 30
 """Bytes by which the files may have grown since they were listed, and of their names."""
 _VANISHED_EXIT_CODE: Final = 24
-_MAKE: Final = 'mkdir -p -- "$1" && cd -- "$1" && exec xargs -0 -r mkdir -p --'
+_MAKE: Final = r"""
+mkdir -p -- "$2" && cd -- "$2" || exit
+exec xargs -0 -r sh -c '
+from=$1; shift
+for dir do
+  mkdir -p -- "$dir" && chmod --reference="$from/$dir" -- "$dir" && chmod u+rwx -- "$dir" || exit
+done' sh "$1"
+"""
 _COPY: Final = r"""
 cd -- "$1" && mkdir -p -- "$2" || exit
 exec xargs -0 -r sh -c 'dest=$1; shift; exec cp -dR --preserve=timestamps --parents -- "$@" "$dest"' sh "$2"
@@ -139,7 +146,7 @@ class WithinCluster(_EachDirectory):
 
     async def _copy(self, group: Group, entries: Mapping[str, Entry], whole: Sequence[str], moved: Moved) -> None:
         directories, files = split_names(entries, whole)
-        await self._run(_MAKE, group.received, names=directories)
+        await self._run(_MAKE, group.folder, group.received, names=directories)
         await self._run(_COPY, group.folder, group.received, names=[*whole, *files])
 
     async def _run(self, script: str, *args: str, names: Sequence[str]) -> None:

@@ -70,7 +70,7 @@ xargs -0 -r sh -c '
 find . -type d -print0 | xargs -0 sh -c '
   base=$1 flag=$2; shift 2
   for dir do
-    mkdir -p -- "$base/$dir" || exit
+    [ -d "$base/$dir" ] || mkdir -m "$(stat -c %a -- "$dir")" -- "$base/$dir" || exit
     find "$dir" -maxdepth 1 ! -type d -exec mv "$flag" -t "$base/$dir" -- {} + || [ "$flag" = -n ] || exit
   done' sh "$base" "$flag" || exit
 find . ! -type d -print0

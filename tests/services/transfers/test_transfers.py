@@ -156,6 +156,33 @@ async def test_more_sources_than_a_command_line_holds(desk: Any, tmp_path: Path)
 
 
 @pytest.mark.here_only("both sides behave alike")
+@pytest.mark.parametrize("kind", ["put", "put by tar", "get", "get by tar", "copy", "copy by a job"])
+async def test_what_is_private_stays_private(
+    desk: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a directory that the destination has already."""
+    source, dest = tmp_path / "one/project", tmp_path / "two"
+    modes = {"": 0o755, "open": 0o755, "closed": 0o700, "closed/in": 0o750}
+    files = {"secret": 0o600, "run": 0o700, "open/text": 0o644, "closed/text": 0o644, "closed/in/text": 0o640}
+    dest.mkdir()
+    options = [f"--export=ALL,PATH={_without_rsync(tmp_path)}"]
+    more = {"job": {"options": options, "context": {"env": desk.env}}} if "job" in kind else {}
+    if "tar" in kind:
+        monkeypatch.setattr("jupyter_slurm.transport.rsync.shutil.which", lambda name: None)
+    for round_number in range(2):  # the second time, everything is new in a directory that is there
+        for name in modes:
+            (source / f"{round_number}" / name).mkdir(parents=True)
+            (source / f"{round_number}" / name).chmod(modes[name])
+        for name, mode in files.items():
+            (source / f"{round_number}" / name).write_text(name)
+            (source / f"{round_number}" / name).chmod(mode)
+        done = await transfer(desk, kind.split(" ")[0], [source], dest, **more)
+        assert (done["error"], done["files"]) == (None, len(files))
+        made = dest / "project" / f"{round_number}"
+        assert {name: (made / name).stat().st_mode & 0o777 for name in (*modes, *files)} == {**modes, **files}
+
+
+@pytest.mark.here_only("both sides behave alike")
 @pytest.mark.usefixtures("carrier")
 @pytest.mark.parametrize("kind", ["put", "get", "copy"])
 async def test_links_to_one_source_and_links_with_names_of_others(desk: Any, tmp_path: Path, kind: str) -> None:
