@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,50 @@ async def test_what_is_private_stays_private(
         assert (done["error"], done["files"]) == (None, len(files))
         made = dest / "project" / f"{round_number}"
         assert {name: (made / name).stat().st_mode & 0o777 for name in (*modes, *files)} == {**modes, **files}
+
+
+@pytest.mark.here_only("both sides behave alike")
+@pytest.mark.root
+@pytest.mark.usefixtures("carrier")
+@pytest.mark.parametrize("kind", ["put", "get", "copy"])
+async def test_another_user_neither_reads_what_is_received_nor_prepares_its_place(
+    desk: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a directory where everybody may write, as /tmp."""
+    (tmp_path / "file").write_text("content")
+    shared = Path(tempfile.mkdtemp(dir="/tmp"))
+    shared.chmod(0o1777)
+    stranger: dict[str, Any] = {"user": 12345, "group": 12345, "extra_groups": [], "capture_output": True}
+    asked = (desk, kind, [tmp_path / "file"], shared / "made")
+    seen = []
+
+    def look(name: str) -> None:
+        for words in (("ls", name), ("cat", f"{name}/0/file"), ("mv", name, "x"), ("touch", f"{name}/0/file")):
+            seen.append(subprocess.run(words, cwd=shared, check=False, **stranger).returncode)
+
+    for side in (ClusterSide, LocalSide):
+        finish = side.finish
+
+        async def looked(self: Any, dest: Any, *args: Any, finish: Any = finish, **more: Any) -> Any:
+            look(os.path.basename(dest.partial))
+            return await finish(self, dest, *args, **more)
+
+        monkeypatch.setattr(side, "finish", looked)
+    try:
+        done = await transfer(*asked)
+        assert (done["error"], (shared / "made").read_text()) == (None, "content")
+        assert len(seen) == 4
+        assert 0 not in seen
+        (shared / "made").unlink()
+        partial = f".jupyter-slurm-partial-{done['id']}"
+        for words in (("mkdir", "-m", "777", partial), ("ln", "-s", "/tmp", partial), ("touch", partial)):
+            subprocess.run(words, cwd=shared, check=True, **stranger)
+            refused = await transfer(*asked)
+            assert "File exists" in refused["error"]["detail"], refused
+            assert os.listdir(shared) == [partial]
+            subprocess.run(["rm", "-rf", shared / partial], check=True)
+    finally:
+        shutil.rmtree(shared)
 
 
 @pytest.mark.here_only("both sides behave alike")
