@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,6 +79,5 @@ def _run(shell: Any, text: str, name: str) -> None:
     finally:
         for one in texts.values():
             one.finish()
-        sys.stdout.flush()
         if name:
             shell.push({name: captured.text()})

@@ -25,25 +25,27 @@ js_kill() {
 # The command replaces this process, so that no shell stands between it and its exit code. In the background it would
 # ignore interrupts; so the watcher is there, as a child that the command does not know.
 GUARD: Final = r"""
-js_await() { :; }
+js_clock() { timeout "$1" cat || [ "$?" != 127 ] || cat; }
+js_over() {
+  js_kill "$js_pid"
+  kill -s KILL "$js_pid"  # it may not lead its group yet
+  rm -f -- "$js_file" "$js_file.go"
+}
+js_watch() {
+  js_clock "$js_limit" <&7 >/dev/null
+  js_over
+}
 js_guard() {
   js_limit=$1 js_file=$2
   shift 2
   read -r js_stat </proc/self/stat
   js_pid=${js_stat%% *}
   exec 7<&0 </dev/null
-  { if js_await; then
-      exec >/dev/null
-      timeout "$js_limit" cat <&7 || [ "$?" != 127 ] || cat <&7
-    fi
-    js_kill "$js_pid"
-    kill -s KILL "$js_pid"  # it may not lead its group yet
-    rm -f -- "$js_file" "$js_file.go"
-  } 2>/dev/null &
+  js_watch 2>/dev/null &
   exec setsid "$@" 7<&-
 }
 """
 """Function for a subshell: SECONDS FILE ARGV…; FILE is removed at the end.
 
-``js_await`` can be replaced: it returns when the time begins, and fails if the command is not wanted any more.
+``js_watch`` can be replaced: it ends the command when its input or its time ends.
 """

@@ -15,7 +15,7 @@ from ssh_hosts import SshHost
 
 from jupyter_slurm.services.login_commands.runner import LoginCommands
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.transport.ssh.shell import live_ahead
+from jupyter_slurm.transport.ssh.shell import live, live_ahead
 from jupyter_slurm.transport.ssh.shell.live_ahead import text_line
 
 pytestmark = pytest.mark.root
@@ -54,7 +54,7 @@ TEXTS = {"bash": ANY + POSIX, "zsh": ANY + POSIX, "dash": ANY + POSIX, "fish": A
 @pytest.fixture(scope="module")
 def shell_host(ssh_host: Callable[..., SshHost], new_user: Callable[..., str]) -> tuple[SshHost, dict[str, str]]:
     users = {name: new_user(shell=shell, files=files) for name, (shell, files, _) in SHELLS.items()}
-    users["plain"] = new_user(files={".bashrc": "export VERSION=1"})
+    users["plain"] = new_user(files={".bashrc": NOISE + "export VERSION=1"})
     return ssh_host(name="ahead", users=list(users.values())), users
 
 
@@ -107,12 +107,12 @@ async def test_a_changed_start_up_file_is_read(shell_host: Any, connect_by: Any,
     transport = connect_by(carrier, host, user=users["plain"]).transport
     home = Path(f"~{users['plain']}").expanduser()
     commands, bashrc = service(transport), (home / ".bashrc").read_text()
-    assert (await said(commands, "echo $VERSION"))[0] == b"1\n"
+    assert await said(commands, "echo $VERSION") == (b"1\n", b"", 0)
     try:
         for number, change in enumerate((rewrite, replace), 2):
             await until_ready(transport)
-            change(home / ".bashrc", f"export VERSION={number}\n")
-            assert (await said(commands, "echo $VERSION"))[0] == b"%d\n" % number
+            change(home / ".bashrc", f"{NOISE}export VERSION={number}\n")
+            assert await said(commands, "echo $VERSION") == (b"%d\n" % number, b"", 0)
     finally:
         (home / ".bashrc").write_text(bashrc)
 
@@ -180,6 +180,34 @@ async def test_limits_hold(shell_host: Any, connect: Any) -> None:
     assert await said(commands, "echo x") == (b"x\n", b"", 0)
     await until_ready(transport)
     assert (await said(commands, "sleep 1000"))[2] in (143, 137)
+
+
+async def test_the_time_limit_holds_without_the_client(
+    shell_host: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check a client that stops after it has sent the text: the host ends the command a little later."""
+    monkeypatch.setattr(live, "_CLOCK_DELAY_S", float("inf"))
+    monkeypatch.setattr(live_ahead, "_MAX_WAIT_S", 3.0)
+    monkeypatch.setattr(live_ahead, "_SLACK_S", 0.0)
+    host, users = shell_host
+    transport = connect(host, user=users["plain"]).transport
+    commands = service(transport, time_limit=1)
+    await said(commands, "true")
+    await until_ready(transport)
+    async with asyncio.timeout(30):
+        assert (await said(commands, "sleep 1000"))[2] in (143, 137)
+
+
+async def test_a_short_command_starts_no_clock(shell_host: Any, connect: Any) -> None:
+    """The clock of its time limit is two processes, which would compete with the command."""
+    host, users = shell_host
+    transport = connect(host, user=users["plain"]).transport
+    commands = service(transport, time_limit=77)
+    await said(commands, "true")
+    await until_ready(transport)
+    count = "pgrep -c -u $(id -u) -fx 'timeout 77 cat'"
+    out, _, _ = await said(commands, f"{count}; sleep 1; {count}")
+    assert out == b"0\n1\n"
 
 
 def test_texts_that_show_the_age_of_a_shell_or_are_long() -> None:

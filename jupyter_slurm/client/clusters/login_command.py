@@ -69,6 +69,7 @@ class LimitedText:
         )
         sys.stderr.flush()
         self._stream().write(tail)
+        self._stream().flush()
 
     def _stream(self) -> Any:
         return sys.stderr if self._name == "stderr" else sys.stdout

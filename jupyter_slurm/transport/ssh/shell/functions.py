@@ -263,7 +263,9 @@ js_live() {
 """
 
 # The same with a command that starts ahead of its text, which is empty in the call. It waits until it can open FILE.go.
-# The text arrives as one line in the form of printf %b. Meanwhile nobody else can have put a file
+# The text arrives as one line in the form of printf %b. After a moment, if the command still runs, a second line starts
+# the clock of its time limit: a short command does not compete with the start of two processes. If that line does not
+# come, a clock with more seconds, the first argument, started ahead as well. Meanwhile nobody else can have put a file
 # in the place of the text, because the empty file is there. The time of FILE.go is that of the newest start-up file, by
 # the clock of its own file system; that of a folder shows a file that was renamed or removed.
 _AHEAD: Final = r"""
@@ -283,10 +285,19 @@ js_ahead() {
   js_prepare() {
     mkfifo -- "$js_file.go" </dev/null && touch -r "$(js_startup ls -dLt -- | head -n 1)" -- "$js_file.go"
   }
-  js_await() {
-    IFS= read -r js_text <&7 || return
+  js_go() {
+    IFS= read -r js_text || return
     if js_startup js_is_newer || ! printf '%b' "$js_text" >"$js_file"; then js_note stale; return 1; fi
-    exec 9<>"$js_file.go"
+    exec 9<>"$js_file.go" >/dev/null
+    read -r js_text
+  }
+  js_most=$1
+  shift
+  js_watch() {
+    js_clock "$js_most" <&7 | {
+      js_go && js_clock "$js_limit"
+      js_over
+    }
   }
   js_live "$@"
 }

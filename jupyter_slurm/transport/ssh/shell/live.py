@@ -24,6 +24,7 @@ __all__ = ["LiveCall", "LiveOutput"]
 _BEGIN_TIMEOUT_S: Final = 30.0
 _CHUNK_BYTES: Final = 1 << 16
 _WAIT_STEPS_S: Final = (0.01, 0.1)  # seconds between two looks at standard error, at first and after a silence
+_CLOCK_DELAY_S: Final = 0.1  # seconds after which the clock of a command's time limit starts
 _STDERR_TIMEOUT_S: Final = 5.0  # seconds that standard error may end later than standard output
 _MAX_SIGN_BYTES: Final = 200  # bytes of a line with a mark
 _STALE: Final = "stale"  # remark of a command that did not run
@@ -102,27 +103,27 @@ class LiveCall:
     async def run(self, shell: Shell, text: bytes, sink: Sink) -> int:
         """Run the command in a shell, which ends with it."""
         shell.usable = False  # its standard input is the guard's
-        code = await self._follow(shell, self._line(shell, "js_live", text), sink)
+        code = await self._follow(shell, self._line(shell, ["js_live"], text), sink)
         assert code is not None
         return code
 
-    async def start_ahead(self, shell: Shell) -> None:
-        """Start the command in a shell, where it waits for its text.
+    async def start_ahead(self, shell: Shell, max_wait: float) -> None:
+        """Start the command in a shell, where it waits for its text, at most ``max_wait`` seconds.
 
         Raises
         ------
         OSError, EOFError, paramiko.SSHException
             The connection broke, or the shell does not answer.
         """
-        line = self._line(shell, "js_ahead", b"")
+        line = self._line(shell, ["js_ahead", f"{max_wait + self._time_limit:g}"], b"")
         await self._link.threads.call(lambda: self._begin(shell.channel, line))
 
     async def send_text(self, shell: Shell, line: bytes, sink: Sink) -> int | None:
         """Let a command run that has started ahead; None: it was not run, because a start-up file has changed since."""
         return await self._follow(shell, line, sink)
 
-    def _line(self, shell: Shell, function: str, text: bytes) -> bytes:
-        words = [function, self._mark, secrets.token_hex(16), f"{self._time_limit:g}"]
+    def _line(self, shell: Shell, call: Sequence[str], text: bytes) -> bytes:
+        words = [*call, self._mark, secrets.token_hex(16), f"{self._time_limit:g}"]
         words += [text.decode("utf-8", "surrogateescape"), *context_words(self._context), *self._argv]
         line = shell_line(words)
         if shell.is_starter:
@@ -170,15 +171,21 @@ class LiveCall:
             channel.sendall(line)
             sink(1, self._early)
             _pass_on(channel, self._out, self._err, sink)
+            if _STALE in self._out.notes:
+                sink(0, b"stale")
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise LinkLost("The connection broke.") from error
 
 
 def _pass_on(channel: Session, out: LiveOutput, err: LiveOutput, sink: Sink) -> None:
     quick, slow = _WAIT_STEPS_S
-    wait, deadline = quick, float("inf")
+    wait, deadline, clock = quick, float("inf"), time.monotonic() + _CLOCK_DELAY_S
     while _STALE not in out.notes and (not out.has_ended or (not err.has_ended and time.monotonic() < deadline)):
         channel.settimeout(wait)
+        if time.monotonic() > clock:
+            clock = float("inf")
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # if the shell has ended, so has this
+                channel.sendall(b"\n")
         data = said = b""
         has_errors = channel.recv_stderr_ready()
         if not out.has_ended and (not has_errors or channel.recv_ready()):

@@ -25,8 +25,10 @@ from jupyter_slurm.transport.ssh.shell.shell import Shell
 __all__ = ["LiveCommands", "text_line"]
 
 _BORROW_TIMEOUT_S: Final = 60.0
+_ANSWER_PERIOD_S: Final = 0.01  # seconds after a command until its answer is sent
 _QUIET_PERIOD_S: Final = 0.05  # seconds after a command without other work, in favour of its caller
 _MAX_WAIT_S: Final = 90.0  # seconds that a shell waits for its text
+_SLACK_S: Final = 10.0  # seconds that the host ends a waiting shell later than this client
 _MAX_LINE_BYTES: Final = 8 << 10  # bytes of a text as a line: some shells read it byte by byte
 _MIN_SHELLS: Final = 3  # shells that a connection must allow: other commands need theirs
 _TIMED: Final = re.compile(rb"SECONDS|/proc/|\bps\b", re.IGNORECASE)
@@ -83,8 +85,10 @@ class LiveCommands:
             if ahead is not None and (waiting := self._take((ahead, time_limit, context), text)) is not None:
                 try:
                     code = await waiting.call.send_text(waiting.shell, text_line(text) or b"", sink)
-                finally:
+                except BaseException:
                     self._pool.return_shell(waiting.shell)
+                    raise
+                self._run_later(self._return_shell(waiting.shell))
                 if code is not None:
                     return code
             call = LiveCall(self._link, argv, time_limit, context)
@@ -138,13 +142,21 @@ class LiveCommands:
                 if shell.is_starter or shell in self._pool.holding:
                     return
                 shell.usable = False
-                await call.start_ahead(shell)
+                await call.start_ahead(shell, _MAX_WAIT_S + _SLACK_S)
                 shell.usable = shell.waits_for_text = True
             expiry = asyncio.get_running_loop().call_later(_MAX_WAIT_S, self._end)
             self._waiting = _Waiting(asked, call, shell, expiry)
 
+    async def _return_shell(self, shell: Shell) -> None:
+        """Close a shell whose command has ended."""
+        try:
+            await asyncio.sleep(_ANSWER_PERIOD_S)
+        finally:
+            self._pool.return_shell(shell)
+
     async def _warm_up(self) -> None:
         """Open a shell for the next command, if none is idle."""
+        await asyncio.sleep(_ANSWER_PERIOD_S)
         with contextlib.suppress(TransportError):
             async with self._pool.borrow(_BORROW_TIMEOUT_S):
                 pass
