@@ -25,8 +25,6 @@ Sent = Callable[[int, int], None]
 Sink = Callable[[int, bytes], None]
 """Receiver of live output, called in a thread with 1 (standard output) or 2 (standard error) and bytes.
 
-0, with any bytes: the output so far is that of a shell that did not run the command.
-
 It blocks as long as its reader is slow, which makes the command wait. An exception ends the command.
 """
 

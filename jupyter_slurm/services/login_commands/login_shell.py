@@ -11,11 +11,11 @@ MAX_NOISE_BYTES: Final = 1 << 16
 """Output of start-up files that is kept for an error message, in bytes."""
 
 # The file with the text is the argument after these. Aliases and functions of start-up files do not replace the echo.
-_POSIX: Final = 'command echo {mark}; command echo {mark} >&2; {wait}. "$0"'
-_FISH: Final = "builtin echo {mark}; builtin echo {mark} >&2; {wait}source $argv[1]"
+_POSIX: Final = '{wait}command echo {mark}; command echo {mark} >&2; . "$0"'
+_FISH: Final = "{wait}builtin echo {mark}; builtin echo {mark} >&2; source $argv[1]"
 # csh takes no -c after -l, so that it reads the files of a login itself.
 _CSH_LOGIN: Final = "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login; "
-_CSH: Final = "'/bin/sh' -c 'echo {mark}; echo {mark} >&2; {wait}' \"$argv[1]\"; source \"$argv[1]\""
+_CSH: Final = "'/bin/sh' -c '{wait}echo {mark}; echo {mark} >&2' \"$argv[1]\"; source \"$argv[1]\""
 # Shells that do the same, whether they wait or not; the redirection waits for the file.
 _POSIX_WAIT: Final = 'command true <"$0.go"; '
 _WAITS: Final = {
@@ -43,7 +43,7 @@ def shell_argv(shell: str, mark: str, *, is_login: bool) -> list[str]:
 
 
 def ahead_argv(shell: str, mark: str, *, is_login: bool) -> list[str] | None:
-    """Return the same command, which waits before the text until it can open the file with ``.go`` appended.
+    """Return the same command, which waits after its start-up files until it can open the file with ``.go`` appended.
 
     None: it is not known whether this shell would do the same.
     """

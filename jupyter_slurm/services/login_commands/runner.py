@@ -110,9 +110,7 @@ class LoginCommands:
         try:
             while (piece := await output.take()) is not None:
                 stream, data = piece
-                if not stream:  # the output of a new shell follows
-                    after = {1: AfterStartup(self._mark), 2: AfterStartup(self._mark)}
-                elif data := after[stream].feed(data):
+                if data := after[stream].feed(data):
                     yield "output", {"stream": _STREAMS[stream], "data": base64.b64encode(data).decode("ascii")}
             exit_code = await running
         finally:

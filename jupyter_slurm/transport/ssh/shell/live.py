@@ -171,8 +171,6 @@ class LiveCall:
             channel.sendall(line)
             sink(1, self._early)
             _pass_on(channel, self._out, self._err, sink)
-            if _STALE in self._out.notes:
-                sink(0, b"stale")
         except (OSError, EOFError, paramiko.SSHException) as error:
             raise LinkLost("The connection broke.") from error
 
