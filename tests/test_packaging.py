@@ -117,7 +117,7 @@ def test_types_are_shipped() -> None:
 
 
 # Beside JupyterLab, this one included. Paramiko and what it needs have 24 MB, ipywidgets and what it needs 11 MB: their
-# releases grow, so that the limit of the sum leaves room for them, and the limit of what is ours does not.
+# releases grow, so that the limit of the sum leaves room for them, and the limit of this package does not.
 MOST_PACKAGES = 12
 MOST_INSTALLED_BYTES = 54_000_000
 MOST_OWN_BYTES = 13_500_000
