@@ -121,7 +121,9 @@ class SessionLauncher(LiveJobs):
         for fields in (self._resources, self._session_form):
             if not fields.offer():
                 self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
-        self._show_problems(check_submission(self._cluster, self._as_a_job))
+        problems = check_submission(self._cluster, self._as_a_job)
+        if mark == self._typed:  # else a later check or a refusal counts
+            self._show_problems(problems)
 
     def _show_problems(self, problems: FormProblems) -> None:
         """Show each problem at its field, and the others below."""
@@ -144,6 +146,7 @@ class SessionLauncher(LiveJobs):
             parsed = parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
             self._feed.apply_job({**launch(self._cluster, parsed, notify=lambda _: None)._data})
         except (UsageError, SubmitRefused) as error:
+            self._typed += 1
             self._show_problems(problems_of(error))
             return
         finally:

@@ -137,7 +137,9 @@ class SubmitForm(WidgetPanel):
         mark = self._typed
         if not self._fields.offer():
             self.run_later(OFFER_RETRY_S, self._refresh_choices, lambda: mark == self._typed and self.is_visible)
-        self._show_problems(check_submission(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT)))
+        problems = check_submission(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT))
+        if mark == self._typed:  # else a later check or a refusal counts
+            self._show_problems(problems)
 
     def _show_problems(self, problems: FormProblems) -> None:
         """Show each problem at its field, and the others below."""
@@ -160,6 +162,7 @@ class SubmitForm(WidgetPanel):
         try:
             self.job = submit(self._cluster, self._submission(self._cell.value), notify=lambda _: None)
         except (UsageError, SubmitRefused) as error:
+            self._typed += 1
             self._show_problems(problems_of(error))
             return
         finally:

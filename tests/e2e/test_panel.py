@@ -244,9 +244,10 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     limits = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split()
     assert limits == ["1:30:00"] * 3
-    # Another client holds one of them earlier: no hold remains for that job.
+    # Another client cancels one of them: no hold remains for that job.
+    page.locator("#jupyter-slurm-side-bar .jp-Slurm-marked summary").click()  # before the panel hears of it
     subprocess.run(["scancel", held[0]], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
-    _choose_action(page, "Hold 4 jobs")
+    page.get_by_role("button", name="Hold 4 jobs").click()
     failures = page.locator(".jp-Slurm-failures li")
     expect(failures).to_have_count(1)
     expect(failures).to_contain_text(held[0])

@@ -215,6 +215,46 @@ module.request_resources = ask
     assert kernel.value("view._resources") == "newer"
 
 
+@pytest.mark.parametrize(
+    ("module", "start", "fields"),
+    [("session_launcher", "launcher()", "form._resources"), ("submit_form", "submit_form()", "form._fields")],
+)
+def test_an_earlier_check_of_a_form_does_not_replace_a_newer_one(
+    kernel: Any, wait_for: WaitFor, module: str, start: str, fields: str
+) -> None:
+    kernel.ok(f"""
+import threading
+import jupyter_slurm
+import jupyter_slurm.widgets.{module} as module
+form = jupyter_slurm.{start}
+fields, ask, begun, may_end, found = {fields}, module.check_submission, threading.Event(), threading.Event(), []
+fields.set("Partition", "arandu")
+fields.set("GPUs", "9")
+""")
+    said = "' '.join([form._warnings.value, *(note.value for note in fields._notes.values())])"
+    wait_for(lambda: "This partition has 8 GPUs in all." in kernel.value(said), "the partitions are known")
+    kernel.ok("""
+def ask_slowly(*request):
+    found.append(ask(*request))
+    begun.set()
+    may_end.wait(60)
+    return found[0]
+
+module.check_submission = ask_slowly
+earlier = threading.Thread(target=form._refresh_choices)
+earlier.start()
+begun.wait(60)
+module.check_submission = ask
+fields.set("GPUs", "a100:1")
+form._refresh_choices()
+may_end.set()
+earlier.join()
+""")
+    assert "8 GPUs" in kernel.value("found"), "the earlier check has found it"
+    assert "8 GPUs" not in kernel.value(said)
+    kernel.ok("form.close()")
+
+
 def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wait_for: WaitFor) -> None:
     submitted = kernel.ok("%%sbatch as=long -t 5\nimport time\ntime.sleep(600)")
     assert not [m for m in submitted.messages if VIEW in m["content"].get("data", ())]  # it would delay the submission
