@@ -30,9 +30,32 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000  # systems do not assign these automatica
 LISTEN, TIME_WAIT = "0A", "06"  # states of a socket
 _DEFAULT_JOB_NAMES = ("allocation", "jupyter")  # of allocations and sessions
 _MAX_PORT_TRIES = 200
+_WRITE_TIMEOUT_S = 10.0  # seconds that a program may still be open for writing
+_WRITE_CHECK_S = 0.05  # seconds between two tries
 _END_TIMEOUT_S = 10.0  # seconds to end after SIGTERM
 _END_CHECK_S = 0.25  # seconds between two checks whether descendants are left
 _PR_SET_PDEATHSIG = 1
+
+
+def start_written(start: Callable[[], Any]) -> Any:
+    """Return ``start()``, which runs a file that was just written.
+
+    A process that began while the file was written may have it open for some moments. Until then it cannot be run
+    (``ETXTBSY``), and ``start`` is called again.
+
+    Raises
+    ------
+    OSError
+        The program cannot be run.
+    """
+    deadline = time.monotonic() + _WRITE_TIMEOUT_S
+    while True:
+        try:
+            return start()
+        except OSError as error:
+            if error.errno != errno.ETXTBSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_WRITE_CHECK_S)
 
 
 class NoFreePort(Exception):

@@ -352,3 +352,26 @@ def test_files_with_names_of_modules_harm_no_cell(run, tmp_path):
             "from IPython.display import HTML, display\ndisplay(HTML('<b>1</b>'))\nawaited = 1\nimport asyncio\nawait asyncio.sleep(0)"
         )
         assert (shown.stderr, shown.returncode) == ("", 0)
+
+
+def test_a_step_runs_a_script_that_is_open_for_writing_for_a_moment(tmp_path: Path) -> None:
+    """A process that began while the file was written has it open, too."""
+    script = tmp_path / "cell.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    script.chmod(0o700)
+    path = resources.files("jupyter_slurm.runner.allocation").joinpath("step.py")
+    code = (
+        "import runpy, sys\n"
+        "become = runpy.run_path(sys.argv[1])['become']\n"
+        "print('begun', flush=True)\n"
+        "sys.exit(become([sys.argv[2]]))"
+    )
+    with script.open("a"):
+        argv = [sys.executable, "-c", code, str(path), str(script)]
+        step = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert step.stdout
+        assert step.stdout.readline() == "begun\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            step.wait(0.5)
+    assert step.communicate(timeout=60) == ("ran\n", "")
+    assert step.returncode == 0

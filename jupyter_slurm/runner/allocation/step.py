@@ -68,7 +68,7 @@ def hide_srun(asked: StepRequest) -> None:
 def become(argv: list[str]) -> int:
     """Replace this process by a program. Return the exit code if the program does not exist."""
     try:
-        os.execvp(argv[0], argv)  # noqa: S606 - the command of the user, on the node
+        return int(load("proc").start_written(lambda: os.execvp(argv[0], argv)))  # noqa: S606 - the user's command
     except OSError as error:
         sys.stderr.write(f"{argv[0]} cannot be run on {os.uname().nodename}: {error.strerror}.\n")
         return 127 if isinstance(error, FileNotFoundError) else 126

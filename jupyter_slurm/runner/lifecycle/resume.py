@@ -177,7 +177,7 @@ class ResumableRun:
             os.makedirs(env["JUPYTER_SLURM_CHECKPOINT_DIR"], mode=0o700, exist_ok=True)
             self.place.publish_event("started")
         try:
-            self.child = subprocess.Popen([*argv, *args], env=env)
+            self.child = load("proc").start_written(lambda: subprocess.Popen([*argv, *args], env=env))
         except OSError as error:
             report(f"{argv[0]} cannot be run: {error.strerror}")
             self.events.put(("cell", 127))

@@ -26,7 +26,7 @@ WALK = Walk(
     },
     before=(
         "python3 -m venv --without-pip /srv/hoffman-lab/flash9/ana/envs/torch",
-        "setsid --fork bash -c 'exec -a vscode-server sleep 120' >/dev/null 2>&1",
+        "setsid --fork bash -c 'exec -a vscode-server sleep 900' >/dev/null 2>&1",
     ),
     after=("jupyter slurm stop board",),
     steps=(
@@ -36,7 +36,7 @@ WALK = Walk(
         Step("%slurm sh ln -s /srv/hoffman-lab/flash9/ana ~/flash", "", makes="/nethome/$USER/flash"),
         Step("%slurm room", r"/nethome"),
         Step("%slurm ls /srv", r"hoffman-lab"),
-        Step("%slurm sh ps x -o pid,cmd | grep vscode-server", r"^ *\d+ vscode-server 120$"),
+        Step("%slurm sh ps x -o pid,cmd | grep vscode-server", r"^ *\d+ vscode-server 900$"),
         Step("jupyter slurm put project skynet:", "", makes="/nethome/$USER/project/main.py"),
         Step("jupyter slurm get skynet:project/runs .", "", makes="runs/loss.txt"),
         Step('%sinfo -o "%f %N"', r"^rtx_6000 +gerty"),
