@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import jupyter_warnings
 from jupyter_slurm.services.environments.path_visibility import visibility_warning
-from jupyter_slurm.services.environments.session_folders import (
-    MissingFolder,
-    absolute_path,
-    missing_folders,
-    refuse_missing,
-)
+from jupyter_slurm.services.environments.session_folders import absolute_path, missing_folders
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -78,26 +73,17 @@ class Preflight:
                     )
 
     async def folder_problems(self, request: PlanRequest, plan: Plan) -> list[api.OptionProblem]:
-        """Return the problems of the folders of a session that the login node does not have, for a form."""
-        return [one.to_api(self._where.host) for one in await self._missing_folders(request, plan)]
+        """Return the problems of the folders of a session that the login node does not have.
 
-    async def check_folders(self, request: PlanRequest, plan: Plan) -> list[str]:
-        """Refuse folders of an app that no node has; return warnings about others that the login node does not have.
-
-        A folder elsewhere than in the home directory may exist on the nodes only, or be made later.
+        They prevent no submission: a folder may exist on the nodes only, or be made later.
         """
-        missing = await self._missing_folders(request, plan)
-        refuse_missing([one for one in missing if one.option in request.asked.get("folders", {})], self._where.host)
-        return [one.to_api(self._where.host)["text"] for one in missing]
-
-    async def _missing_folders(self, request: PlanRequest, plan: Plan) -> list[MissingFolder]:
         record, home = plan.record, self._where.home
         if record.session is None or _is_contained(plan) or record.stage is not None:
             return []
         base = absolute_path(home, record.work_dir or home, record.session.dir or ".")
         paths = {"dir": base} if record.session.dir else {}
         paths |= {option: absolute_path(home, base, path) for option, path in request.asked.get("folders", {}).items()}
-        return await missing_folders(self._transport, self._where, paths)
+        return [one.to_api(self._where.host) for one in await missing_folders(self._transport, self._where, paths)]
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
         """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""

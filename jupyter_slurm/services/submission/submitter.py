@@ -148,7 +148,7 @@ class Submitter:
         if is_elsewhere and not self._facts.check_submission(plan.requests).refused:
             await self._preflight.check_cluster(plan)
         await self.prepare()
-        warnings += await self._preflight.check_folders(request, plan)
+        warnings += [problem["text"] for problem in await self._preflight.folder_problems(request, plan)]
         warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._submit_directory(plan, request.context, warnings)
         if folder := (requested.get("origin") or {}).get("folder"):
