@@ -154,7 +154,7 @@ export interface components {
             readonly rate: number | null;
             /** @description ID of the job that copies */
             readonly job: string | null;
-            /** @description Why the job does not run yet */
+            /** @description Why its job does not run yet or why it waits for another transfer */
             readonly waits: string | null;
             readonly warnings: readonly string[];
             readonly error: components["schemas"]["Problem"] | null;
@@ -200,7 +200,7 @@ export interface components {
         readonly Client: {
             /** @description kernel, terminal; others may come */
             readonly kind: string;
-            /** @description File of a notebook */
+            /** @description File of a notebook, or a command */
             readonly name: string;
         };
         readonly User: {
@@ -211,7 +211,7 @@ export interface components {
             readonly since: number;
         };
         readonly Cluster: {
-            /** @description Who uses the log-in */
+            /** @description Who uses the log-in, the first one first */
             readonly users?: readonly components["schemas"]["User"][];
             readonly profile?: string | null;
             /** @description Of a cluster that is reached over SSH */
@@ -543,7 +543,7 @@ export interface components {
             } | null;
             readonly stage?: components["schemas"]["Stage"];
             readonly context?: components["schemas"]["Context"];
-            /** @description Only say what would be submitted */
+            /** @description Only say what would be submitted, and what speaks against it */
             readonly dry_run?: boolean;
             /** @description As of a submission */
             readonly test_only?: boolean;
@@ -909,7 +909,7 @@ export interface components {
             readonly rows: readonly (readonly unknown[])[];
             /** @description Of the parameters; empty where they were not asked for */
             readonly names: readonly string[];
-            /** @description Literals of Python; a row a task */
+            /** @description Literals of Python; a row a task, as above */
             readonly parameters: readonly (readonly string[])[];
         };
         readonly Values: {
@@ -951,7 +951,7 @@ export interface components {
                 /** @description Bytes */
                 readonly memory_total?: number | null;
             }[];
-            /** @description What could not be told */
+            /** @description What could not be told, and why */
             readonly notes: readonly string[];
         };
         readonly Usage: {
@@ -1219,7 +1219,7 @@ export interface components {
             readonly asked_at: number;
             /** @description Time since which Slurm does not answer; null if it answers */
             readonly unknown_since: number | null;
-            /** @description Error of Slurm */
+            /** @description Error of Slurm, if it does not answer */
             readonly said: string;
             /** @description The user's name on the cluster */
             readonly user: string;
@@ -1244,7 +1244,7 @@ export interface components {
             readonly asked_at: number;
             /** @description Time since which the cluster does not answer; null if it answers */
             readonly unknown_since: number | null;
-            /** @description Error of the cluster */
+            /** @description Error of the cluster, if it does not answer */
             readonly said: string;
             /** @description Disks and quotas in the order of the directories; a disk or quota of several directories is listed for the first one */
             readonly spaces: readonly components["schemas"]["RoomSpace"][];
