@@ -1,8 +1,12 @@
-"""Selection of the test files that a stage has to collect: to collect all takes each worker as long as five tests."""
+"""Selection of tests: the files that a stage has to collect, and what ``make test`` leaves to the night.
+
+To collect all files takes each worker as long as five tests.
+"""
 
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import re
 from pathlib import Path
@@ -23,6 +27,36 @@ _SIGNS = {
 
 
 _OF_ALL = re.compile(r"^pytestmark = (?:\[.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)  # marks of all tests of a file
+
+
+# The tests that `make test-nightly` has, and of which sets of parameters `make test` has every Nth.
+_NIGHTLY = Path(__file__).parents[1] / "nightly.txt"
+
+
+@functools.cache
+def read_nightly() -> dict[str, int]:
+    """Return the tests of ``tests/nightly.txt``: of which sets of parameters ``make test`` has every Nth, 0: none."""
+    lines = [line.split() for line in _text(_NIGHTLY).splitlines() if not line.startswith("#")]
+    found = {words[0]: int(words[2]) if words[1:2] == ["every"] else 0 for words in lines}
+    assert len(found) == len(lines), "a test is named twice"
+    return found
+
+
+def mark_nightly(items: list[pytest.Item]) -> None:
+    """Mark what is left to the night. The repetitions over each route are counted apart."""
+    seen: collections.Counter[tuple[str, str]] = collections.Counter()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        every = read_nightly().get(name)
+        if every is None:
+            continue
+        if any(item.get_closest_marker(mark) for mark in ("alone", "browser", "bench")):
+            raise pytest.UsageError(f"{name} would run neither by day nor at night: see PYTEST_NIGHTLY")
+        made = getattr(item, "callspec", None)
+        one = (name, str(made.params.get("way", "")) if made else "")
+        if not every or seen[one] % every:
+            item.add_marker(pytest.mark.nightly)
+        seen[one] += 1
 
 
 @functools.cache
@@ -77,7 +111,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check that no stage ignores a test of its own."""
+    """Mark the tests of the night, and check that no stage ignores a test of its own."""
+    mark_nightly(items)
     for item in items:
         for mark in _SIGNS:
             if item.get_closest_marker(mark) and not _shows(item.path, mark):

@@ -41,17 +41,28 @@ def test_a_repetition_has_the_first_parameters_by_day_and_the_others_at_night() 
     assert [item.nodeid for item in items if "nightly" in item.marks] == ["test_a.py::test_one[openssh-2]"]
 
 
-@pytest.mark.parametrize(
-    ("marked", "by_day"),
-    [((), ()), (("paramiko",), ("paramiko",)), (("paramiko", "openssh"), ("paramiko", "openssh"))],
-)
-def test_a_mark_names_the_carriers_by_day(marked: tuple[str, ...], by_day: tuple[str, ...]) -> None:
-    mark = SimpleNamespace(args=marked)
-    made: Any = SimpleNamespace(definition=SimpleNamespace(get_closest_marker=lambda name: mark))
-    assert ways._by_day(made, ways.CARRIERS) == by_day
+def by_day(
+    *marks: str, args: tuple[str, ...] = (), name: str = "test_one", fixtures: tuple[str, ...] = ("way",)
+) -> Any:
+    definition = SimpleNamespace(
+        get_closest_marker=lambda mark: SimpleNamespace(args=args) if mark in marks else None, originalname=name
+    )
+    made: Any = SimpleNamespace(definition=definition, fixturenames=fixtures)
+    return ways._by_day(made, ways.CARRIERS)
 
 
-def test_without_a_mark_it_is_one_carrier() -> None:
-    definition = SimpleNamespace(get_closest_marker=lambda name: None, originalname="test_one")
-    made: Any = SimpleNamespace(definition=definition)
-    assert len(ways._by_day(made, ways.CARRIERS)) == 1
+@pytest.mark.parametrize("carriers", [(), ("paramiko",), ("paramiko", "openssh")])
+def test_a_mark_names_the_carriers_by_day(carriers: tuple[str, ...]) -> None:
+    assert by_day("by_day", args=carriers) == ("local", *carriers)
+
+
+def test_without_a_mark_a_test_has_one_route_by_day() -> None:
+    chosen = [by_day(name=f"test_{number}") for number in range(100)]
+    assert set(chosen) == {("local",), ("paramiko",), ("openssh",)}
+    assert 30 < chosen.count(("local",)) < 70
+
+
+def test_what_differs_by_its_parameters_or_its_carrier_stays_local_or_has_one_carrier_besides() -> None:
+    assert by_day("parametrize") == by_day("here_only") == ("local",)
+    assert len(by_day("parametrize", "each_case")) == 2
+    assert len(by_day(fixtures=("remote_carrier",))) == 2

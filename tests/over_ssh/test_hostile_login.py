@@ -143,13 +143,13 @@ def acting(texts: list[str], pages: list[str]) -> list[str]:
     return escapes + [page for page in pages if any(markup in page for markup in MARKUP)]
 
 
-# The others take minutes, and are tried by `make bench`.
-QUICK = ("fails", "garbage", "escapes", "other-names")
+# Each takes minutes: `make test-nightly` tries the others.
+BY_DAY = ("garbage", "other-names")
 
 
 @pytest.mark.parametrize(
     "lie",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.bench) for name in LIES if name != "honest"],
+    [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in LIES if name != "honest"],
 )
 def test_no_lie_of_the_commands_acts_or_ends_the_agent(
     front: Front, hostile_login: HostileLogin, job: str, lie: str, wait_for: Callable[..., Any]

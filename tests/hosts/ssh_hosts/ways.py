@@ -117,25 +117,32 @@ def _carriers(metafunc: pytest.Metafunc) -> tuple[str, ...]:
 
 
 def _by_day(metafunc: pytest.Metafunc, carriers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the carriers of a test in `make test`: those of its mark, or one by its name."""
-    if marked := metafunc.definition.get_closest_marker("by_day"):
-        return tuple(marked.args)
-    return (carriers[zlib.crc32(metafunc.definition.originalname.encode()) % len(carriers)],)
+    """Return the routes of a test in `make test`, "local" among them; it has the others at night.
+
+    Those are what its mark says, or a single one by its name. A test with further parameters is not repeated over SSH
+    by day, unless it is marked ``each_case``.
+    """
+    definition, number = metafunc.definition, zlib.crc32(metafunc.definition.originalname.encode())
+    carrier = carriers[number % len(carriers)]
+    if marked := definition.get_closest_marker("by_day"):
+        return ("local", *marked.args)
+    if "way" not in metafunc.fixturenames or definition.get_closest_marker("each_case"):
+        return ("local", carrier)
+    if definition.get_closest_marker("here_only") or definition.get_closest_marker("parametrize"):
+        return ("local",)
+    return (carrier,) if number // 2 % 2 else ("local",)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over each route, with each ``remote_carrier`` of SSH, or over those of ``carrier(names)``."""
     carriers = _carriers(metafunc)
     by_day = _by_day(metafunc, carriers)
+    nightly = {name: [] if name in by_day else [pytest.mark.nightly] for name in ("local", *carriers)}
     # One worker takes a file's tests over one route: some files have their own cluster.
     remote = [
         pytest.param(
             name,
-            marks=[
-                *_REMOTE,
-                *([] if name in by_day else [pytest.mark.nightly]),
-                pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}"),
-            ],
+            marks=[*_REMOTE, *nightly[name], pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")],
         )
         for name in carriers
     ]
@@ -143,8 +150,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("remote_carrier", remote)
     parametrize_replica(metafunc)
     if "way" in metafunc.fixturenames:
-        marked = metafunc.definition.get_closest_marker("here_only")
-        metafunc.parametrize("way", ["local", *(remote if not marked else ())], indirect=True)
+        ways = [pytest.param("local", marks=nightly["local"]), *remote]
+        metafunc.parametrize(
+            "way", ways[:1] if metafunc.definition.get_closest_marker("here_only") else ways, indirect=True
+        )
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

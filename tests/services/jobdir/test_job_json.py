@@ -19,6 +19,7 @@ from jupyter_slurm.services.jobdir.job_json_model import EndRecord, JobRecordFil
 from jupyter_slurm.services.jobdir.json_object import attributes_of
 
 SCHEMA = json.loads(resources.files("jupyter_slurm.services.jobdir").joinpath("job.schema.json").read_text())
+_VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)  # `validate` checks the schema itself each time
 _KEY = "20260101-000000-0123456789abcdef"
 _LEAVES = {
     "string": st.text(max_size=5),
@@ -97,7 +98,7 @@ def test_all_classes_are_reached() -> None:
 
 @given(_documents(SCHEMA))
 def test_what_is_read_is_what_is_written(document: dict[str, Any]) -> None:
-    jsonschema.validate(document, SCHEMA)
+    _VALIDATOR.validate(document)
     record = JobRecordFile.from_json(document)
     assert record.to_json() == document
     assert JobRecordFile.from_json(json.loads(json.dumps(record.to_json()))) == record
