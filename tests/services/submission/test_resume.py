@@ -80,7 +80,7 @@ def start_now(cluster: EmbeddedCluster, job: dict[str, Any]) -> bool:
     """Start a requeued job without the two minutes for which the credentials of its last run are valid."""
     cluster.run("scontrol", "update", f"jobid={job['id']}", "excnodelist=", "starttime=now", check=False)
     shown = cluster.run("squeue", "-h", "-j", job["id"], "-O", "state,restartcnt").stdout.split()
-    return shown == ["RUNNING", "1"]
+    return shown[1:] == ["1"] and shown[0] != "PENDING"  # a short run may be over by now
 
 
 async def ended_well(desk: Any, job: dict[str, Any], *, lost: int = 0) -> str:
