@@ -106,6 +106,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         "MaxJobCount=60000",
         f"FirstJobId={_first_job()}",
         "KillWait=5",
+        "UnkillableStepTimeout=240",  # a busy computer ends no process in the 60 s after which Slurm drains the node
         *([f"GresTypes={','.join(description.gres_types)}"] if description.gres_types else []),
     ]
     if machine.plugin_dir:

@@ -239,7 +239,7 @@ def test_at_its_time_limit_the_cell_was_warned_and_says_so(limited: Any, nothing
     told = kernel.end(cell)
     assert told.kind == "KernelEnded"
     assert f"Allocation {job}" in told.error
-    assert "TIMEOUT" in told.error
+    assert "TIMEOUT" in told.error or "COMPLETING" in told.error
     assert "reached its time limit of 1:00" in told.error
     assert "Warning: this kernel's allocation ends in 0:0" in kernel.said(cell)
     nothing_left(folder)
