@@ -7,15 +7,18 @@ only.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import json
 import os
 import re
 import runpy
 import secrets
+import select
 import selectors
 import signal
 import socket
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING, Dict, Sequence, Union
@@ -29,11 +32,12 @@ else:
 
 Record = Dict[
     str, Union[str, float]
-]  # of one terminal: id, title (the job), name, node, started (seconds since the epoch), host
+]  # of one terminal: id, title (the job), name, node, started (seconds since the epoch), host, takes_streams
 
 _MAX_TERMINALS = 32
 _CHUNK_BYTES = 1 << 16
 _MAX_RECORD_BYTES = 4096
+_KEEPER_TIMEOUT_MS = 2000  # milliseconds for the keeper to notice the end of the streams
 _NAME = re.compile(r"([0-9a-f]{8})\.json")
 
 
@@ -49,7 +53,7 @@ def start(columns: int, rows: int, described: Sequence[str], argv: Sequence[str]
     listener.bind(path)
     listener.listen(keeper.MAX_VIEWERS)
     record: Record = {"id": name, **dict(zip(("title", "name", "node"), described))}
-    record.update(started=time.time(), host=os.uname().nodename)
+    record.update(started=time.time(), host=os.uname().nodename, takes_streams=keeper.TAKES_STREAMS)
     with open(draft, "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.rename(draft, os.path.join(folder, f"{name}.json"))
@@ -102,13 +106,16 @@ def list_terminals() -> list[Record]:
 
 
 def attach(name: str, mark: str) -> None:
-    """Copy between the standard streams and a terminal, until one of them ends."""
+    """Connect the standard streams with a terminal, until one of them ends."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     _write(1, f"{mark}\n".encode("ascii"))
     try:
         sock.connect(os.path.join(keeper.folder(), f"{name}.sock"))
     except (ConnectionRefusedError, FileNotFoundError):
         _write(1, keeper.HEAD.pack(b"x", 0))  # it has ended, with an exit code that nobody knows
+        return
+    if _takes_streams(name):
+        _hand_over(sock)
         return
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
@@ -119,6 +126,33 @@ def attach(name: str, mark: str) -> None:
                 if not data:
                     return
                 _write(sock.fileno() if key.fd == 0 else 1, data)
+
+
+def _takes_streams(name: str) -> bool:
+    """Return whether the keeper, perhaps of an older version, can carry the standard streams of this process."""
+    with contextlib.suppress(OSError, ValueError), open(
+        os.path.join(keeper.folder(), f"{name}.json"), encoding="utf-8"
+    ) as file:
+        kinds = [os.fstat(number).st_mode for number in range(2)]
+        is_known = json.loads(file.read(_MAX_RECORD_BYTES)).get("takes_streams") is True
+        return is_known and all(stat.S_ISSOCK(kind) or stat.S_ISFIFO(kind) for kind in kinds)
+    return False
+
+
+def _hand_over(sock: socket.socket) -> None:
+    """Hand the standard streams to the keeper, and wait for the end: each key wakes one process less."""
+    files = array.array("i", range(2))
+    sock.sendmsg([keeper.HEAD.pack(b"f", 0)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    poll, timeout = select.poll(), None
+    poll.register(sock, select.POLLIN)
+    poll.register(0, 0)  # its break
+    while ready := poll.poll(timeout):
+        for file, _ in ready:
+            if file == 0:
+                poll.unregister(0)
+                timeout = _KEEPER_TIMEOUT_MS  # the keeper may be stopped
+            elif not sock.recv(_CHUNK_BYTES):  # else output from before the streams
+                return
 
 
 def _say(file: int, text: str) -> None:

@@ -5,18 +5,23 @@ viewers exchange frames: a letter, the length of the content (4 bytes, big-endia
 ``i`` (input), ``r`` (columns and rows, 2 bytes each) and ``k`` (hang up). The keeper sends ``o`` (output), and ``x`` as
 its last frame (exit code in decimal digits, or nothing if it is not known).
 
+A process that only carries frames hands its streams over instead: ``f``, alone and as its first frame, with two file
+descriptors (SCM_RIGHTS), from which the keeper reads and to which it writes. The keeper then sends all output from the
+beginning. Its socket has no more content, and ends with the viewer.
+
 Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import fcntl
 import os
 import pwd
 import re
-import selectors
+import select
 import signal
 import socket
 import stat
@@ -32,6 +37,7 @@ _PEER = struct.Struct("3i")  # unix(7), SO_PEERCRED: process, user and group
 SCROLLBACK_BYTES = 1 << 20
 MAX_INPUT_BYTES = 1 << 16  # bytes in a frame of a viewer
 MAX_VIEWERS = 16
+TAKES_STREAMS = hasattr(socket.socket, "recvmsg") and hasattr(socket, "SCM_RIGHTS")
 _CHUNK_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 12  # bytes up to which a piece of the scrollback grows
 _MAX_WAITING_BYTES = 1 << 18  # bytes that wait for a reader, before the keeper reads no more
@@ -114,7 +120,33 @@ class _Viewer:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.received, self.waiting = sock, bytearray(), bytearray()
+        self.source = self.sink = sock.fileno()
         self.read_at = time.monotonic()
+
+    @property
+    def has_streams(self) -> bool:
+        """Return whether the viewer has handed over its streams."""
+        return self.source != self.sock.fileno()
+
+    def read(self) -> bytes | None:
+        """Read input; None: the viewer has handed over its streams instead."""
+        if self.has_streams or not TAKES_STREAMS:
+            return os.read(self.source, _CHUNK_BYTES)
+        size = array.array("i").itemsize
+        data, messages, _, _ = self.sock.recvmsg(_CHUNK_BYTES, socket.CMSG_SPACE(2 * size))
+        files = array.array("i")
+        for level, kind, content in messages:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                files.frombytes(content[: len(content) - len(content) % size])
+        if len(files) == 2 and data == HEAD.pack(b"f", 0):
+            self.source, self.sink = files
+            for file in files:
+                os.set_blocking(file, False)
+            self.waiting.clear()
+            return None
+        for file in files:
+            os.close(file)
+        return data
 
     def send(self, kind: bytes, content: bytes) -> None:
         if not self.waiting:
@@ -125,7 +157,7 @@ class _Viewer:
         """Send what the viewer reads now. Of one that has gone, the input is still read up to its end."""
         while self.waiting:
             try:
-                sent = self.sock.send(self.waiting[:_CHUNK_BYTES])
+                sent = os.write(self.sink, self.waiting[:_CHUNK_BYTES])
             except BlockingIOError:
                 return
             except OSError:
@@ -133,6 +165,22 @@ class _Viewer:
                 return
             self.read_at = time.monotonic()
             del self.waiting[:sent]
+
+    def end(self, content: bytes, deadline: float) -> None:
+        """Send the last frame, and wait until the viewer has read it."""
+        self.send(b"x", content)
+        self.flush()
+        writable = select.poll()
+        writable.register(self.sink, select.POLLOUT)
+        while self.waiting and writable.poll(max(0.1, deadline - time.monotonic()) * 1000):
+            self.flush()
+        self.close()
+
+    def close(self) -> None:
+        if self.has_streams:
+            for file in (self.source, self.sink):
+                os.close(file)
+        self.sock.close()
 
 
 class Keeper:
@@ -148,51 +196,54 @@ class Keeper:
 
     def __init__(self, listener: socket.socket, process: int, terminal: int) -> None:
         self._listener, self._process, self._terminal = listener, process, terminal
-        self._viewers: dict[int, _Viewer] = {}
+        self._viewers: dict[int, _Viewer] = {}  # by each of their files
         self._scrollback: deque[bytes] = deque()
         self._scrollback_bytes = 0
         self._input = bytearray()
-        self._selector = selectors.DefaultSelector()
+        self._poll = select.poll()
+        self._watched: dict[int, int] = {}  # events that are waited for, by file
         for file in (listener.fileno(), terminal):
             os.set_blocking(file, False)
-            self._selector.register(file, selectors.EVENT_READ)
+            self._watch(file, select.POLLIN)
 
     def run(self) -> None:
         """Serve until the program has closed its terminal; then send its exit code to the viewers."""
         is_open = True
         while is_open:
-            for key, events in self._selector.select(_STALL_S):
-                if key.fd == self._listener.fileno():
-                    self._accept()
-                elif key.fd == self._terminal:
+            for file, events in self._poll.poll(_STALL_S * 1000):
+                if file == self._terminal:
                     is_open = self._serve_terminal(events) and is_open
+                elif file == self._listener.fileno():
+                    self._accept()
                 else:
-                    self._serve_viewer(key.fd, events)
+                    self._serve_viewer(file, events)
             self._update()
         self._finish()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             sock = self._listener.accept()[0]
-            if len(self._viewers) >= MAX_VIEWERS or not _is_own(sock):
+            if len(set(self._viewers.values())) >= MAX_VIEWERS or not _is_own(sock):
                 sock.close()
                 return
             sock.setblocking(False)
             viewer = self._viewers[sock.fileno()] = _Viewer(sock)
-            self._selector.register(sock.fileno(), selectors.EVENT_READ)
-            past = _ACTS.sub(b"", b"".join(self._scrollback))
-            for start in range(0, len(past), _CHUNK_BYTES):
-                viewer.send(b"o", past[start : start + _CHUNK_BYTES])
+            self._send_past(viewer)
+
+    def _send_past(self, viewer: _Viewer) -> None:
+        past = _ACTS.sub(b"", b"".join(self._scrollback))
+        for start in range(0, len(past), _CHUNK_BYTES):
+            viewer.send(b"o", past[start : start + _CHUNK_BYTES])
 
     def _serve_terminal(self, events: int) -> bool:
         """Read output and write input; return False after the end of the program."""
         try:
-            if events & selectors.EVENT_READ:
+            if events & ~select.POLLOUT:  # or its end
                 data = os.read(self._terminal, _CHUNK_BYTES)
                 if not data:
                     return False
                 self._publish(data)
-            if events & selectors.EVENT_WRITE and self._input:
+            if events & select.POLLOUT and self._input:
                 self._write_input()
         except BlockingIOError:
             pass
@@ -212,7 +263,7 @@ class Keeper:
         self._scrollback_bytes += len(data)
         while self._scrollback_bytes > SCROLLBACK_BYTES:
             self._scrollback_bytes -= len(self._scrollback.popleft())
-        for viewer in self._viewers.values():
+        for viewer in set(self._viewers.values()):
             viewer.send(b"o", data)
             viewer.flush()
 
@@ -220,19 +271,25 @@ class Keeper:
         viewer = self._viewers.get(number)
         if viewer is None:
             return
-        if events & selectors.EVENT_WRITE:
+        if number == viewer.sink and events & ~select.POLLIN:
             viewer.flush()
-        if not events & selectors.EVENT_READ:
+        if not events & ~select.POLLOUT:
             return
         try:
-            data = viewer.sock.recv(_CHUNK_BYTES)
-            viewer.received += data
-            if not data or not self._handle(viewer):
-                self._drop(number)
+            if number == viewer.source:
+                if (data := viewer.read()) is None:
+                    self._viewers.update({viewer.source: viewer, viewer.sink: viewer})
+                    self._send_past(viewer)
+                    return
+                viewer.received += data
+                if not data or not self._handle(viewer):
+                    self._drop(viewer)
+            elif number == viewer.sock.fileno() and not viewer.sock.recv(1):
+                self._drop(viewer)
         except BlockingIOError:
             pass
         except OSError:
-            self._drop(number)
+            self._drop(viewer)
 
     def _handle(self, viewer: _Viewer) -> bool:
         """Handle the complete frames of a viewer; return False for one that is not valid."""
@@ -267,31 +324,36 @@ class Keeper:
     def _update(self) -> None:
         """Choose what to wait for. Slow viewers delay the program; one that reads nothing is disconnected."""
         now, is_full = time.monotonic(), False
-        for number, viewer in list(self._viewers.items()):
+        reads = 0 if len(self._input) > _MAX_WAITING_BYTES else select.POLLIN
+        for viewer in set(self._viewers.values()):
             if viewer.waiting and now - viewer.read_at > _STALL_S:
-                self._drop(number)
+                self._drop(viewer)
                 continue
             is_full |= len(viewer.waiting) > _MAX_WAITING_BYTES
-            reads = 0 if len(self._input) > _MAX_WAITING_BYTES else selectors.EVENT_READ
-            self._watch(number, reads | (selectors.EVENT_WRITE if viewer.waiting else 0))
-        self._watch(self._terminal, (0 if is_full else selectors.EVENT_READ) | (2 if self._input else 0))
+            writes = select.POLLOUT if viewer.waiting else 0
+            if viewer.has_streams:
+                self._watch(viewer.sock.fileno(), select.POLLIN)
+                self._watch(viewer.source, reads)
+                self._watch(viewer.sink, writes)
+            else:
+                self._watch(viewer.source, reads | writes)
+        self._watch(self._terminal, (0 if is_full else select.POLLIN) | (select.POLLOUT if self._input else 0))
 
     def _watch(self, file: int, events: int) -> None:
-        known = self._selector.get_map().get(file)
-        before = known.events if known is not None else 0
-        if events == before:
+        if events == self._watched.get(file, 0):
             return
-        if not before:
-            self._selector.register(file, events)
-        elif not events:
-            self._selector.unregister(file)
+        if events:
+            self._poll.register(file, events)
+            self._watched[file] = events
         else:
-            self._selector.modify(file, events)
+            self._poll.unregister(file)
+            del self._watched[file]
 
-    def _drop(self, number: int) -> None:
-        viewer = self._viewers.pop(number)
-        self._watch(number, 0)
-        viewer.sock.close()
+    def _drop(self, viewer: _Viewer) -> None:
+        for file in {viewer.sock.fileno(), viewer.source, viewer.sink}:
+            del self._viewers[file]
+            self._watch(file, 0)
+        viewer.close()
 
     def _finish(self) -> None:
         """Wait for the program, and send its exit code."""
@@ -299,8 +361,5 @@ class Keeper:
         status = os.waitpid(self._process, 0)[1]
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
         deadline = time.monotonic() + _END_S
-        for viewer in self._viewers.values():
-            viewer.send(b"x", str(code).encode("ascii"))
-            with contextlib.suppress(OSError), viewer.sock:
-                viewer.sock.settimeout(max(0.1, deadline - time.monotonic()))
-                viewer.sock.sendall(viewer.waiting)
+        for viewer in set(self._viewers.values()):
+            viewer.end(str(code).encode("ascii"), deadline)

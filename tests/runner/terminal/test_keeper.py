@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -36,10 +37,12 @@ def access(*words: str) -> Any:
 class Viewer:
     """A viewer, and the output that it got."""
 
-    def __init__(self, name: str) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        OPEN.append(self.sock)
-        self.sock.connect(f"{keeper.folder()}/{name}.sock")  # waits while the queue of the listener is full
+    def __init__(self, name: str, sock: socket.socket | None = None) -> None:
+        if sock is None:
+            sock = socket.socket(socket.AF_UNIX)
+            OPEN.append(sock)
+            sock.connect(f"{keeper.folder()}/{name}.sock")  # waits while the queue of the listener is full
+        self.sock = sock
         self.sock.settimeout(30)
         self._reader, self.output, self.exit = FrameReader(), b"", b""
 
@@ -146,6 +149,124 @@ def test_a_stopped_keeper_stops_no_list(start: Callable[..., str]) -> None:
             assert name in [one["id"] for one in access("list")]
     finally:
         os.kill(process, signal.SIGCONT)
+
+
+Attach = Callable[[str], tuple[Viewer, "subprocess.Popen[bytes]"]]
+
+
+@pytest.fixture
+def attach() -> Iterator[Attach]:
+    """Return ``attach(name)``, which starts a process that connects its standard streams with a terminal."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def begin(name: str) -> tuple[Viewer, subprocess.Popen[bytes]]:
+        near, far = socket.socketpair()
+        OPEN.append(near)
+        with far:
+            argv = [sys.executable, "-ISu", ACCESS, "attach", name, "mark"]
+            processes.append(subprocess.Popen(argv, stdin=far, stdout=far))
+        near.settimeout(30)
+        while near.recv(1) != b"\n":
+            pass
+        return Viewer(name, near), processes[-1]
+
+    yield begin
+    for process in processes:
+        with process:
+            process.kill()
+
+
+def test_a_carrier_hands_its_streams_over(start: Callable[..., str], attach: Attach) -> None:
+    """Keys pass while the process itself is stopped; a later one has the output so far."""
+    name = start("sh", "-c", "stty -echo; echo ready; while read x; do stty size; echo got-$x; done; exit 7")
+    first, process = attach(name)
+    first.wait(b"ready\r\n")
+    os.kill(process.pid, signal.SIGSTOP)
+    first.sock.sendall(resize_frame(132, 43) + input_frames(b"one\n"))
+    first.wait(b"43 132\r\ngot-one\r\n")
+    assert first.output.count(b"ready") == 1
+    os.kill(process.pid, signal.SIGCONT)
+    late, second = attach(name)
+    late.wait(b"got-one\r\n")
+    late.sock.sendall(input_frames(b"\x04"))
+    assert first.end() == late.end() == b"7"
+    assert process.wait(30) == second.wait(30) == 0
+
+
+@pytest.mark.parametrize("end", ["viewer", "process"])
+def test_a_carrier_ends_with_its_viewer_and_the_streams_with_the_carrier(
+    start: Callable[..., str], attach: Attach, end: str
+) -> None:
+    name = start("sh", "-c", "stty -echo; echo ready; cat")
+    stays, _ = attach(name)
+    viewer, process = attach(name)
+    for one in (stays, viewer):
+        one.wait(b"ready")
+    if end == "viewer":
+        viewer.sock.close()
+        assert process.wait(30) == 0
+    else:
+        process.kill()
+        assert viewer.sock.recv(1 << 16).strip() == b""
+        assert viewer.sock.recv(1) == b""
+    stays.sock.sendall(input_frames(b"alive\n"))
+    stays.wait(b"alive")
+
+
+def test_a_carrier_copies_for_a_keeper_of_an_older_version(start: Callable[..., str], attach: Attach) -> None:
+    name = start("sh", "-c", "stty -echo; echo ready; cat; exit 3")
+    record = Path(keeper.folder(), f"{name}.json")
+    described = json.loads(record.read_text())
+    del described["takes_streams"]
+    record.write_text(json.dumps(described))
+    viewer, process = attach(name)
+    viewer.wait(b"ready")
+    os.kill(process.pid, signal.SIGSTOP)
+    viewer.sock.sendall(input_frames(b"typed\n"))
+    viewer.sock.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        viewer.wait(b"typed")
+    viewer.sock.settimeout(30)
+    os.kill(process.pid, signal.SIGCONT)
+    viewer.wait(b"typed")
+    viewer.sock.sendall(input_frames(b"\x04"))
+    assert viewer.end() == b"3"
+
+
+def test_a_carrier_of_a_stopped_keeper_ends_with_its_streams(start: Callable[..., str], attach: Attach) -> None:
+    name = start("sh", "-c", "echo parent $PPID.; cat")
+    viewer, process = attach(name)
+    viewer.wait(b".\r\n")
+    stopped = int(viewer.output.split()[1].rstrip(b"."))
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        viewer.sock.close()
+        assert process.wait(30) == 0
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_all_output_reaches_a_viewer_that_reads_late(start: Callable[..., str], attach: Attach) -> None:
+    name = start("sh", "-c", "stty raw -echo; echo ready; read x; seq 1 200000; exit 5")
+    viewer, _ = attach(name)
+    viewer.wait(b"ready")
+    viewer.sock.sendall(input_frames(b"\n"))
+    time.sleep(0.5)  # the buffers are full
+    assert viewer.end() == b"5"
+    assert viewer.output.split()[1:] == [b"%d" % number for number in range(1, 200_001)]
+
+
+@pytest.mark.parametrize("sent", [frame(b"f", b"") + input_frames(b"x"), input_frames(b"x")])
+def test_files_that_come_otherwise_are_closed(kept: keeper.Keeper, sent: bytes) -> None:
+    near, far = socket.socketpair()
+    with near, socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(kept._listener.getsockname())
+        kept._accept()
+        socket.send_fds(sock, [sent], [far.fileno(), far.fileno()])
+        far.close()
+        kept._serve_viewer(next(iter(kept._viewers)), select.POLLIN)
+        near.settimeout(30)
+        assert near.recv(1) == b""
 
 
 @pytest.fixture
