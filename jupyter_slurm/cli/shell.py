@@ -196,9 +196,9 @@ class _Screen:
 
     def _carry(self, viewer: TerminalViewer) -> int:
         viewer.resize(*_size())
-        remote = viewer.sock.fileno()
+        remote, agent = viewer.source.fileno(), viewer.sock.fileno()
         while True:
-            ready, _, _ = select.select([0, remote, self._wakes], [], [])
+            ready, _, _ = select.select([0, remote, agent, self._wakes], [], [])
             if self._wakes in ready:
                 os.read(self._wakes, _INPUT_BYTES)
                 viewer.resize(*_size())
@@ -209,6 +209,8 @@ class _Screen:
                     if kind == b"x":
                         return int(content) & 0xFF if content.isdigit() else 1
                     self._write(content)
+            elif agent in ready:
+                raise ConnectionResetError("the agent has ended the connection")
 
     def _typed(self) -> bytes:
         """Return what the user has typed, without escapes.

@@ -963,6 +963,7 @@ class Terminal(TypedDict):
 
 class TerminalSocket(TypedDict):
     socket: str
+    has_files: NotRequired[bool]
 
 
 class CommandResultTable(TypedDict):

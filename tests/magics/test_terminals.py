@@ -86,6 +86,25 @@ def test_a_full_screen_program_is_resized(open_screen: Any, kernel: Any, home: P
     assert screen.end() == 7
 
 
+@pytest.mark.carrier("openssh")
+def test_keys_pass_beside_the_agent(open_screen: Any, kernel: Any) -> None:
+    """Over paramiko, the agent itself encrypts them."""
+    kernel.ok("%slurm sh true")
+    screen = open_screen()
+    screen.wait(rb"[#$%>] ")
+    agent = (
+        "__import__('jupyter_slurm.client.clusters.cluster').client.clusters.cluster.current().client.get('/v1/agent')"
+    )
+    process = int(kernel.value(f"{agent}['pid']"))
+    os.kill(process, signal.SIGSTOP)
+    try:
+        screen.ask("echo $((6 * 7))", rb"42\r\n")
+    finally:
+        os.kill(process, signal.SIGCONT)
+    screen.ask("exit 5", rb"exit 5")
+    assert screen.end() == 5
+
+
 def test_a_shell_in_a_job_ends_with_it(open_screen: Any, kernel: Any) -> None:
     kernel.ok("%%sbatch as=job\n#!/bin/bash\nsleep 600")
     job = kernel.value("job.id").strip("'")
@@ -98,6 +117,7 @@ def test_a_shell_in_a_job_ends_with_it(open_screen: Any, kernel: Any) -> None:
     assert screen.end() != 0
 
 
+@pytest.mark.carrier("openssh", "paramiko")
 def test_a_broken_connection_repeats_no_input(open_screen: Any, kernel: Any, way: Any) -> None:
     kernel.ok("%slurm sh true")
     screen = open_screen()

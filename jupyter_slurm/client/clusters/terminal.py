@@ -28,6 +28,7 @@ __all__ = [
 
 MAX_FRAME_BYTES: Final = 1 << 20
 _RECEIVED_BYTES: Final = 1 << 16
+_FILES_TIMEOUT_S: Final = 10.0
 
 
 def start_terminal(
@@ -128,19 +129,28 @@ class TerminalViewer:
     ----------
     path : str
         Socket of this computer that leads to the terminal.
+    has_files : bool
+        Whether the agent can hand over the files of its connection, so that no byte passes through it.
+
+    Attributes
+    ----------
+    sock, source, sink : socket
+        Socket of the agent, which ends with the connection, and the sockets to read and to write.
 
     Raises
     ------
     OSError
-        There is no such socket.
+        There is no such socket, or the connection broke.
     """
 
-    def __init__(self, path: str) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def __init__(self, path: str, *, has_files: bool = False) -> None:
+        self.sock = self.source = self.sink = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.sock.connect(path)
+            if has_files:
+                self._take_files()
         except BaseException:
-            self.sock.close()
+            self.close()
             raise
         self._reader = FrameReader()
 
@@ -148,15 +158,23 @@ class TerminalViewer:
     def attach(cls, cluster: Cluster, terminal: str) -> TerminalViewer:
         """Attach to a terminal of a cluster."""
         told: api.TerminalSocket = cluster.client.post(cluster.path("terminals", terminal, "attach"))
-        return cls(told["socket"])
+        return cls(told["socket"], has_files=told.get("has_files", False))
+
+    def _take_files(self) -> None:
+        self.sock.settimeout(_FILES_TIMEOUT_S)
+        self.sock.sendall(frame(b"f", b""))
+        _, files, _, _ = socket.recv_fds(self.sock, HEAD.size, 2)
+        if len(files) != 2:
+            raise ConnectionResetError("the connection broke")
+        self.source, self.sink = (socket.socket(fileno=file) for file in files)
 
     def send(self, data: bytes) -> None:
         """Send input."""
-        self.sock.sendall(input_frames(data))
+        self.sink.sendall(input_frames(data))
 
     def resize(self, columns: int, rows: int) -> None:
         """Set the size of the terminal."""
-        self.sock.sendall(resize_frame(columns, rows))
+        self.sink.sendall(resize_frame(columns, rows))
 
     def receive(self) -> list[tuple[bytes, bytes]]:
         """Wait for data, and return the complete frames.
@@ -166,11 +184,12 @@ class TerminalViewer:
         OSError
             The connection broke.
         """
-        data = self.sock.recv(_RECEIVED_BYTES)
+        data = self.source.recv(_RECEIVED_BYTES)
         if not data:
             raise ConnectionResetError("the connection broke")
         return list(self._reader.feed(data))
 
     def close(self) -> None:
         """Detach; the terminal stays."""
-        self.sock.close()
+        for sock in (self.source, self.sink, self.sock):
+            sock.close()

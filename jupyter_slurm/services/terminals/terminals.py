@@ -16,7 +16,7 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.terminals.description import terminal_to_api, unreadable
 from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target, node_of
-from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
+from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets, has_files
 from jupyter_slurm.transport.base import Context, Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 
@@ -124,7 +124,7 @@ class Terminals:
         """Return a socket of this computer for one viewer of the terminal."""
         cluster = self._cluster(name)
         await cluster.submitter.prepare()
-        return {"socket": await self._threads.call(lambda: self._open(cluster, terminal))}
+        return await self._threads.call(lambda: self._open(cluster, terminal))
 
     async def close(self, name: str, terminal: str) -> list[api.Terminal]:
         """Hang up a terminal, which ends its shell; return the others."""
@@ -136,11 +136,11 @@ class Terminals:
             hung_up.result()
         return [one for one in await self.list_to_api(name) if one["id"] != terminal]
 
-    def _open(self, cluster: TerminalCluster, terminal: str) -> str:
+    def _open(self, cluster: TerminalCluster, terminal: str) -> api.TerminalSocket:
         """Return a socket that leads to a terminal; blocks. The caller is told why a connection is refused."""
         stream = self._dial(cluster, terminal)
         try:
-            return self.sockets.open(stream)
+            return {"has_files": has_files(stream), "socket": self.sockets.open(stream)}
         except BaseException:
             stream.close()
             raise

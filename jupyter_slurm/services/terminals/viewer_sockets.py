@@ -1,20 +1,39 @@
-"""Sockets of this computer for the viewers of terminals; each one serves a single viewer and is then closed."""
+"""Sockets of this computer for the viewers of terminals; each one serves a single viewer and is then closed.
+
+The bytes of a viewer pass through this process, unless the connection to the terminal has file descriptors that another
+process can use, and the viewer asks for them by a frame ``f`` as its first one. The answer is the same frame with the
+descriptors to read and to write (SCM_RIGHTS). Of such a viewer, the socket only ends.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import select
+import socket
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol, TypeGuard
 
+from jupyter_slurm.runner.terminal.keeper import HEAD
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.local.files import make_private
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.local_listeners import listen_on_socket
+from jupyter_slurm.transport.tunnel.splice import splice
 
-__all__ = ["ViewerSockets"]
+__all__ = ["FILES_FRAME", "ViewerSockets", "has_files"]
+
+FILES_FRAME: Final = HEAD.pack(b"f", 0)
+_FIRST_FRAME_TIMEOUT_S: Final = 1.0  # seconds for a viewer to ask; until then, it gets no output
 
 _CONNECTION_TIMEOUT_S: Final = 60.0  # seconds in which the viewer has to connect
+
+
+class _Files(Stream, Protocol):
+    """Stream of file descriptors."""
+
+    def duplicates(self) -> tuple[socket.socket, socket.socket]: ...
 
 
 class ViewerSockets:
@@ -52,7 +71,8 @@ class ViewerSockets:
                 self._close(forwarder)
                 stream.close()
 
-        forwarder = Forwarder(listener, lambda: stream, on_remote_end=close_unused, limit=1)
+        carry = _hand_over if has_files(stream) else splice
+        forwarder = Forwarder(listener, lambda: stream, on_remote_end=close_unused, limit=1, carry=carry)
         timer = self._forwarders[forwarder] = threading.Timer(self._timeout, close_unused)
         timer.daemon = True
         timer.start()
@@ -67,3 +87,39 @@ class ViewerSockets:
         if (timer := self._forwarders.pop(forwarder, None)) is not None:
             timer.cancel()
         forwarder.close()
+
+
+def has_files(stream: Stream) -> TypeGuard[_Files]:
+    """Return whether a stream has files that another process can use."""
+    return bool(getattr(stream, "has_files", False))
+
+
+def _hand_over(
+    sock: socket.socket,
+    stream: Stream,
+    run: Callable[[Callable[[], None]], None],
+    on_remote_end: Callable[[], None],
+) -> None:
+    """Hand the files of a stream to a viewer that asks for them, and wait for its end; else carry the bytes."""
+    if not has_files(stream) or not _asks_for_files(sock):
+        splice(sock, stream, run, on_remote_end)
+        return
+    with sock:
+        try:
+            output, entry = stream.duplicates()
+            with output, entry:
+                socket.send_fds(sock, [FILES_FRAME], [output.fileno(), entry.fileno()])
+            while sock.recv(len(FILES_FRAME)):
+                pass
+        finally:
+            stream.close()
+
+
+def _asks_for_files(sock: socket.socket) -> bool:
+    """Return whether the first frame of a viewer asks for files; it is then read."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if not poll.poll(_FIRST_FRAME_TIMEOUT_S * 1000) or sock.recv(len(FILES_FRAME), socket.MSG_PEEK) != FILES_FRAME:
+        return False
+    sock.recv(len(FILES_FRAME))
+    return True

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from jupyter_slurm.errors import TunnelError
 from jupyter_slurm.transport.base import Context
@@ -81,6 +82,12 @@ class CommandStream(SocketStream):
         self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
         self._listening.start()
         self._closed = threading.Lock()  # acquired by the first caller of close, never released
+
+    has_files: Final = True
+
+    def duplicates(self) -> tuple[socket.socket, socket.socket]:
+        """Return sockets for output and input that another process may use until :meth:`close`."""
+        return self._sock.dup(), self._sock.dup()
 
     def recv(self, size: int) -> bytes:
         """Wait for output; the end of the command breaks the stream."""

@@ -23,6 +23,8 @@ __all__ = ["Forwarder"]
 
 log = logging.getLogger(__name__)
 
+Carry = Callable[[socket.socket, Stream, Callable[[Callable[[], None]], None], Callable[[], None]], None]
+
 _RETRY_INTERVAL_S = 0.1  # seconds until a process without free file descriptors tries again
 
 
@@ -43,6 +45,8 @@ class Forwarder:
         remote program may have ended, or may end unnoticed from then on.
     limit : int
         Most connections at once; a further connection is refused.
+    carry : callable
+        Carries the bytes of a connection: :func:`jupyter_slurm.transport.tunnel.splice.splice`, or one like it.
 
     Attributes
     ----------
@@ -58,6 +62,7 @@ class Forwarder:
         on_error: Callable[[SlurmError | None], None] = lambda error: None,
         on_remote_end: Callable[[], None] = lambda: None,
         limit: int = 1000,
+        carry: Carry = splice,
     ) -> None:
         self._listener, self._dial, self._on_error, self._on_program_end, self._max_connections = (
             listener,
@@ -66,6 +71,7 @@ class Forwarder:
             on_remote_end,
             limit,
         )
+        self._carry_bytes = carry
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
@@ -159,7 +165,7 @@ class Forwarder:
                 self._on_error(told)
             else:
                 self._on_error(None)
-                splice(sock, stream, self._workers.run, self._on_program_end)
+                self._carry_bytes(sock, stream, self._workers.run, self._on_program_end)
         except (OSError, RuntimeError):
             reset(sock)
         finally:

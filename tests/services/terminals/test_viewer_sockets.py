@@ -6,11 +6,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
+from jupyter_slurm.client.clusters.terminal import TerminalViewer, frame
 from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
-from jupyter_slurm.transport.local.streams import SocketStream
+from jupyter_slurm.transport.local.streams import CommandStream, SocketStream
 
 
 def wait(condition: Callable[[], bool]) -> None:
@@ -47,6 +50,60 @@ def test_a_socket_ends_with_its_viewer(tmp_path: Path) -> None:
         assert not os.path.exists(path)
     wait(lambda: threads() == before)
     assert os.listdir(tmp_path / "sockets") == []
+
+
+@pytest.fixture
+def command() -> Iterator[CommandStream]:
+    """Return the streams of a command that prints what it gets."""
+    stream = CommandStream(["cat"], None)
+    yield stream
+    stream.close()
+
+
+def test_a_viewer_gets_the_files_of_a_connection(tmp_path: Path, command: CommandStream) -> None:
+    """Bytes pass beside the agent: it would carry those that a viewer writes to the socket."""
+    sockets = ViewerSockets(str(tmp_path / "sockets"))
+    viewer = TerminalViewer(path := sockets.open(command), has_files=True)
+    assert viewer.source is not viewer.sock
+    viewer.send(b"typed")
+    viewer.source.settimeout(30)
+    assert viewer.source.recv(100) == frame(b"i", b"typed")
+    assert (sockets.viewers, sockets.count) == (1, 1)
+    viewer.source.shutdown(socket.SHUT_WR)  # the command ends
+    assert viewer.source.recv(1) == b""
+    viewer.close()
+    wait(lambda: sockets.count == 0)
+    assert not os.path.exists(path)
+
+
+def test_a_command_ends_with_the_viewer_that_has_its_files(tmp_path: Path, command: CommandStream) -> None:
+    sockets = ViewerSockets(str(tmp_path / "sockets"))
+    viewer = TerminalViewer(sockets.open(command), has_files=True)
+    viewer.source.settimeout(30)
+    viewer.sock.shutdown(socket.SHUT_RDWR)
+    assert viewer.source.recv(1) == b""
+    viewer.close()
+    wait(lambda: sockets.count == 0)
+
+
+def test_the_agent_ends_a_viewer_that_has_the_files(tmp_path: Path, command: CommandStream) -> None:
+    sockets = ViewerSockets(str(tmp_path / "sockets"))
+    viewer = TerminalViewer(sockets.open(command), has_files=True)
+    sockets.close()
+    for sock in (viewer.sock, viewer.source):
+        sock.settimeout(30)
+        assert sock.recv(1) == b""
+    viewer.close()
+
+
+@pytest.mark.parametrize("first", [b"typed", b"f", frame(b"i", b"x")])
+def test_the_agent_carries_the_bytes_of_a_viewer_that_asks_for_no_files(
+    tmp_path: Path, command: CommandStream, first: bytes
+) -> None:
+    sockets = ViewerSockets(str(tmp_path / "sockets"))
+    with connect(sockets.open(command)) as viewer:
+        viewer.sendall(first)
+        assert viewer.recv(100) == first
 
 
 def test_the_last_output_arrives(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -100,6 +101,19 @@ class CommandStream:
         self._session, self._ended = session, ended
         self._stderr = bytearray()
         session.settimeout(None)
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether :meth:`duplicates` is possible: not over paramiko, which encrypts in this process."""
+        return hasattr(self._session, "duplicates")
+
+    def duplicates(self) -> tuple[socket.socket, socket.socket]:
+        """Return sockets for output and input that another process may use until :meth:`close`."""
+        try:
+            made: tuple[socket.socket, socket.socket] = self._session.duplicates()  # type: ignore[attr-defined]
+        except EOFError as error:
+            raise ConnectionResetError("the connection broke") from error
+        return made
 
     def recv(self, size: int) -> bytes:
         """Wait for output. A command that ended with an error message has broken the stream."""

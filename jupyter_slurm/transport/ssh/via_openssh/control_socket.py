@@ -209,6 +209,11 @@ class ControlChannel:
         for end in self._ends:
             end.settimeout(timeout)
 
+    def duplicates(self) -> tuple[socket.socket, socket.socket]:
+        """Return duplicates of the local ends of output and input; :meth:`close` ends their connection, too."""
+        with self._use(self._ends[1]) as output, self._use(self._ends[0]) as entry:
+            return output.dup(), entry.dup()
+
     def recv(self, size: int) -> bytes:
         """Return received bytes; empty at the end."""
         with self._use(self._ends[1]) as end:

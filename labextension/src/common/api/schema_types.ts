@@ -1109,6 +1109,8 @@ export interface components {
         readonly TerminalSocket: {
             /** @description Path of a Unix socket of this computer */
             readonly socket: string;
+            /** @description Whether the socket, asked by a frame `f` as the first one, answers with two file descriptors */
+            readonly has_files?: boolean;
         };
         readonly CommandResult: {
             readonly exit_code: number;
