@@ -199,9 +199,6 @@ class _Screen:
         remote, agent = viewer.source.fileno(), viewer.sock.fileno()
         while True:
             ready, _, _ = select.select([0, remote, agent, self._wakes], [], [])
-            if self._wakes in ready:
-                os.read(self._wakes, _INPUT_BYTES)
-                viewer.resize(*_size())
             if 0 in ready:
                 viewer.send(self._typed())
             if remote in ready:
@@ -211,6 +208,9 @@ class _Screen:
                     self._write(content)
             elif agent in ready:
                 raise ConnectionResetError("the agent has ended the connection")
+            if self._wakes in ready:
+                os.read(self._wakes, _INPUT_BYTES)
+                viewer.resize(*_size())
 
     def _typed(self) -> bytes:
         """Return what the user has typed, without escapes.
@@ -223,6 +223,8 @@ class _Screen:
         typed = os.read(0, _INPUT_BYTES)
         if not typed:
             raise _Detached
+        if not self._is_escaped and _ESCAPE not in typed:
+            return typed
         sent = bytearray()
         for byte in typed:
             if not self._is_escaped and byte == _ESCAPE[0]:
@@ -243,5 +245,6 @@ class _Screen:
                 self._typed()
 
     def _write(self, data: bytes) -> None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        left = memoryview(data)
+        while left:
+            left = left[os.write(1, left) :]

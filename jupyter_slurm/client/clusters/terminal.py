@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -89,6 +89,8 @@ def resize_frame(columns: int, rows: int) -> bytes:
 
 def input_frames(data: bytes) -> bytes:
     """Return the frames with input."""
+    if len(data) <= MAX_INPUT_BYTES:
+        return frame(b"i", data)
     return b"".join(
         frame(b"i", data[start : start + MAX_INPUT_BYTES]) for start in range(0, len(data), MAX_INPUT_BYTES)
     )
@@ -100,14 +102,21 @@ class FrameReader:
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the complete frames in new data: kind and content.
+    def feed(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
+        """Return the complete frames in new data: kind and content.
 
         Raises
         ------
         TransportError
             The host sends something else.
         """
+        if not self._received and data[:1] == b"o":
+            content = data[HEAD.size :]
+            if content and len(content) == int.from_bytes(data[1 : HEAD.size], "big"):
+                return ((b"o", content),)  # the echo of a key
+        return self._frames(data)
+
+    def _frames(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         self._received += data
         while len(self._received) >= HEAD.size:
             kind, length = HEAD.unpack_from(self._received)
@@ -176,7 +185,7 @@ class TerminalViewer:
         """Set the size of the terminal."""
         self.sink.sendall(resize_frame(columns, rows))
 
-    def receive(self) -> list[tuple[bytes, bytes]]:
+    def receive(self) -> Iterable[tuple[bytes, bytes]]:
         """Wait for data, and return the complete frames.
 
         Raises
@@ -187,7 +196,7 @@ class TerminalViewer:
         data = self.source.recv(_RECEIVED_BYTES)
         if not data:
             raise ConnectionResetError("the connection broke")
-        return list(self._reader.feed(data))
+        return self._reader.feed(data)
 
     def close(self) -> None:
         """Detach; the terminal stays."""

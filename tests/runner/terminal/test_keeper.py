@@ -349,3 +349,14 @@ def test_a_folder_that_others_can_enter_is_refused(
     finally:
         os.umask(old)
         path.unlink() if path.is_symlink() else shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 6, 1000])
+def test_a_viewer_reads_frames_in_any_pieces(size: int) -> None:
+    frames = [(b"o", b"1"), (b"o", b""), (b"o", b"2" * 300), (b"x", b"7")]
+    sent, reader, read = b"".join(frame(*one) for one in frames), FrameReader(), []
+    for start in range(0, len(sent), size):
+        read += reader.feed(sent[start : start + size])
+    assert read == frames
+    for one in frames:  # each alone
+        assert list(reader.feed(frame(*one))) == [one]
