@@ -52,11 +52,13 @@ class Viewer:
     async def end(self) -> Any:
         while await self._read():
             pass
-        self.close()
+        self._socket.close()
         return self.code
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Close it, and wait for the end of its connection."""
         self._socket.close()
+        await self.end()
 
 
 def place(server: Any, client: httpx.Client) -> str:
@@ -81,7 +83,7 @@ async def test_a_terminal_outlives_its_page(walked: Any, client: httpx.Client) -
     await first.wait("31 101\r\n42-é\r\n")
     holds = client.get(server.api("v1/agent")).json()["holds"]
     assert holds["terminals"] == 1
-    first.close()
+    await first.close()
     second = await view(server, url)
     await second.wait("42-é\r\n")
     await second.send("stdin", "exit 5\r")
@@ -103,7 +105,7 @@ async def test_who_is_refused(walked: Any, client: httpx.Client) -> None:
         with pytest.raises(HTTPClientError) as refused:
             await view(server, url, **headers)
         assert refused.value.code == 403
-    (await view(server, url, Cookie=cookies, Origin=server.url.rstrip("/"))).close()
+    await (await view(server, url, Cookie=cookies, Origin=server.url.rstrip("/"))).close()
     bad = await view(server, url)
     await bad.send({"stdin": 1})
     await bad.end()
