@@ -50,7 +50,7 @@ def mark_nightly(items: list[pytest.Item]) -> None:
         every = read_nightly().get(name)
         if every is None:
             continue
-        if any(item.get_closest_marker(mark) for mark in ("alone", "browser", "bench")):
+        if any(item.get_closest_marker(mark) for mark in ("alone", "bench")):
             raise pytest.UsageError(f"{name} would run neither by day nor at night: see PYTEST_NIGHTLY")
         made = getattr(item, "callspec", None)
         one = (name, str(made.params.get("way", "")) if made else "")
