@@ -15,7 +15,7 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["MissingFolder", "absolute_path", "missing_folders", "refuse_missing"]
+__all__ = ["MissingFolder", "folder_paths", "missing_folders", "refuse_missing"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,25 @@ class MissingFolder:
         return {"option": self.option, "scope": scope, "limit": "", "text": text}
 
 
-def absolute_path(home: str, base: str, path: str) -> str:
+def folder_paths(home: str, work_dir: str, own: str, named: Mapping[str, str]) -> dict[str, str]:
+    """Return the absolute paths of the folders of a session by their keywords.
+
+    Parameters
+    ----------
+    home, work_dir : str
+        Home directory, and working directory of the job; empty if it is not known.
+    own : str
+        Value of ``dir``; empty without one.
+    named : mapping
+        Folders that the keywords of the app name, by keyword; relative ones are below the own folder.
+    """
+    base = _absolute(home, work_dir, own or ".")
+    paths = {"dir": base} if own else {}
+    paths |= {option: _absolute(home, base, path) for option, path in named.items()}
+    return {option: path for option, path in paths.items() if posixpath.isabs(path)}
+
+
+def _absolute(home: str, base: str, path: str) -> str:
     """Return an absolute path, from one that is relative to a folder or begins with ``~/``."""
     path = home + path[1:] if path == "~" or path.startswith("~/") else path
     return posixpath.normpath(posixpath.join(base, path))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.services.allocations.session_steps import NODE_PYTHON, session_step
-from jupyter_slurm.services.environments.session_folders import absolute_path, missing_folders, refuse_missing
+from jupyter_slurm.services.environments.session_folders import folder_paths, missing_folders, refuse_missing
 from jupyter_slurm.services.jobs.session_server import session_path
 from jupyter_slurm.services.sessions.command import base_url_of, folders_of
 from jupyter_slurm.services.sessions.protocols import SessionCluster
@@ -80,11 +79,8 @@ async def _check_folders(cluster: SessionCluster, requested: api.Launch) -> list
     work_dir = (requested.get("context") or {}).get("cwd") or (record and record.work_dir)
     if not work_dir and entry is not None and entry.latest is not None:
         work_dir = entry.latest.work_dir
-    base = absolute_path(where.home, work_dir or "", requested.get("dir") or ".")
-    paths = {"dir": base} if requested.get("dir") else {}
-    paths |= {option: absolute_path(where.home, base, path) for option, path in folders_of(requested).items()}
-    known = {option: path for option, path in paths.items() if posixpath.isabs(path)}
-    missing = await missing_folders(cluster.client.transport, where, known)
+    paths = folder_paths(where.home, work_dir or "", requested.get("dir") or "", folders_of(requested))
+    missing = await missing_folders(cluster.client.transport, where, paths)
     refuse_missing(missing, where.host)
     return [one.to_api(where.host)["text"] for one in missing]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import jupyter_warnings
 from jupyter_slurm.services.environments.path_visibility import visibility_warning
-from jupyter_slurm.services.environments.session_folders import absolute_path, missing_folders
+from jupyter_slurm.services.environments.session_folders import folder_paths, missing_folders
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -80,9 +80,8 @@ class Preflight:
         record, home = plan.record, self._where.home
         if record.session is None or _is_contained(plan) or record.stage is not None:
             return []
-        base = absolute_path(home, record.work_dir or home, record.session.dir or ".")
-        paths = {"dir": base} if record.session.dir else {}
-        paths |= {option: absolute_path(home, base, path) for option, path in request.asked.get("folders", {}).items()}
+        folders = request.asked.get("folders", {})
+        paths = folder_paths(home, record.work_dir or home, record.session.dir or "", folders)
         return [one.to_api(self._where.host) for one in await missing_folders(self._transport, self._where, paths)]
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
