@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,7 +21,10 @@ class DaemonThreadPool:
         self._workers = DetachedProcesses()
 
     async def call(self, work: Callable[[], T], discard: Callable[[T], object] = lambda value: None) -> T:
-        """Return the result of ``work``, and raise its exceptions; ``discard`` gets the result of a cancelled call."""
+        """Return the result of ``work``, and raise its exceptions; ``discard`` gets the result of a cancelled call.
+
+        A connection that ``discard`` is to close may have broken before.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -30,6 +34,10 @@ class DaemonThreadPool:
             except RuntimeError:  # the loop is closed, and the caller with it
                 otherwise()
 
+        def discard_quietly(value: T) -> None:
+            with contextlib.suppress(OSError, EOFError):
+                discard(value)
+
         def run() -> None:
             try:
                 value = work()
@@ -37,7 +45,7 @@ class DaemonThreadPool:
                 reason = error
                 settle(lambda: future.set_exception(reason))
             else:
-                settle(lambda: future.set_result(value), lambda: discard(value))
+                settle(lambda: future.set_result(value), lambda: discard_quietly(value))
 
         self._workers.run(run)
         return await future
