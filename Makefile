@@ -43,21 +43,20 @@ FRONT_END := $(shell find labextension -path labextension/node_modules -prune -o
 SOURCES := $(shell find jupyter_slurm -path jupyter_slurm/labextension -prune -o -name __pycache__ -prune -o -type f -print)
 # What needs neither Slurm nor other users, and two cells that are submitted. These compute.
 PYTEST_FAST = $(BIN)/pytest -n 4 --dist worksteal -m "(smoke or not (slurm or root)) and not (slow or browser or bench or remote or nightly)"
-# Most of these wait for a poller's next turn, so that more of them than there are cores go on at once. Each worker has a
-# Slurm of its own.
-JOBS ?= 8
+# Some of these wait for a poller's next turn, so that more of them than there are cores go on at once: as many as use two
+# cores. Each worker has a Slurm of its own.
+JOBS ?= 6
 PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis \
   -m "not slow and not browser and not bench and not remote and not apps and not nightly"
-# These wait still longer: for connections to be given up, for controllers and agents that are stopped and started. A third
-# of the processors' time is used by eight of them.
-PYTEST_WAITING = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench or nightly)"
+# These wait still longer: for connections to be given up, for controllers and agents that are stopped and started.
+PYTEST_WAITING = $(BIN)/pytest -n 8 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench or nightly)"
 # These have a Chromium and a network each.
 PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench or nightly)"
 # These compute, or count what a whole machine does: one after the other. Only they need schemathesis,
 # whose import takes each worker a second.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
 # What `make test` leaves out: more repetitions over SSH, more random input, and what only a release changes.
-PYTEST_NIGHTLY = $(BIN)/pytest -n 12 --dist loadgroup -p no:schemathesis --hypothesis-profile nightly \
+PYTEST_NIGHTLY = $(BIN)/pytest -n 8 --dist loadgroup -p no:schemathesis --hypothesis-profile nightly \
   -m "(nightly or hypothesis) and not (alone or browser or bench)"
 PYTEST_NIGHTLY_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and nightly"
 
