@@ -117,9 +117,9 @@ def _carriers(metafunc: pytest.Metafunc) -> tuple[str, ...]:
 
 
 def _by_day(metafunc: pytest.Metafunc, carriers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the routes of a test in `make test`, "local" among them; it has the others at night.
+    """Return the routes of a test in `make test`: "local", carriers, or both. It has the others at night.
 
-    Those are what its mark says, or a single one by its name. A test with further parameters is not repeated over SSH
+    They are those of its mark, or a single one chosen by its name. A test with further parameters is not repeated over SSH
     by day, unless it is marked ``each_case``.
     """
     definition, number = metafunc.definition, zlib.crc32(metafunc.definition.originalname.encode())
