@@ -49,7 +49,8 @@ async def run_cell(page: str, code: str) -> str:
         channels = f"ws{base_url.removeprefix('http')}api/kernels/{kernel}/channels"
         connection = await websocket_connect(HTTPRequest(channels, headers={"Cookie": cookies}))
         try:
-            return await asyncio.wait_for(_printed(connection, code), 120)
+            async with asyncio.timeout(120):
+                return await _printed(connection, code)
         finally:
             connection.close()
             await browser.delete(f"{base_url}api/kernels/{kernel}", headers=headers)

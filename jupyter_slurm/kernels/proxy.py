@@ -145,7 +145,8 @@ class KernelProxy:
         self._work = asyncio.create_task(self._serve(), name="kernel")
         while not self._over.done():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._over), _PARENT_CHECK_INTERVAL_S)
+                async with asyncio.timeout(_PARENT_CHECK_INTERVAL_S):
+                    await asyncio.shield(self._over)
             if os.getppid() != parent:  # the parent was killed, and no other process ends this one
                 self._detach()
         for task in (self._work, self._ending):
@@ -200,7 +201,8 @@ class KernelProxy:
             if self._carrier is not None and self._carrier.is_attached:
                 self._carrier.send_note(do="end", restart=restart)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._has_ended.wait(), _KERNEL_END_TIMEOUT_S)
+                    async with asyncio.timeout(_KERNEL_END_TIMEOUT_S):
+                        await self._has_ended.wait()
             elif self._work is not None:
                 self._work.cancel()
                 await asyncio.gather(self._work, return_exceptions=True)

@@ -104,7 +104,8 @@ class AgentAccess:
                     _log.log(level, "jupyter_slurm: the agent is heard no more, asking again: %r", error)
                 self._routes.clear()  # nothing tells that they change
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._session_request.wait(), delays.next(lasted=clock() - begun))
+                    async with asyncio.timeout(delays.next(lasted=clock() - begun)):
+                        await self._session_request.wait()
                     delays.reset()
 
     def _handle_event(self, event: str, data: Any) -> None:

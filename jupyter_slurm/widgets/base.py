@@ -209,7 +209,8 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
         self._news.set()  # for changes before the start of listening
         while not self._is_closed:
             try:
-                await asyncio.wait_for(self._news.wait(), _CLOCK_INTERVAL_S)
+                async with asyncio.timeout(_CLOCK_INTERVAL_S):
+                    await self._news.wait()
             except TimeoutError:
                 if not self.is_visible:
                     continue

@@ -192,7 +192,8 @@ async def _insert(source: str, on_result: Callable[[bool], None]) -> None:
     handle_replies_in_subshell(opened)
     opened.on_msg(heard)
     try:
-        await asyncio.wait_for(answer.wait(), _ANSWER_TIMEOUT_S)
+        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            await answer.wait()
     except TimeoutError:
         on_result(False)
     else:

@@ -31,7 +31,7 @@ SAVED = """async () => {
     return JSON.stringify(values.map(({ data }) => data['layout-restorer:data']?.main)).includes('jupyter-slurm-job:');
 }"""
 GIB = 2**30
-LINES = 40_000
+LINES = 120_000  # more than the pieces that are read, so that all that is shown is text
 
 
 @pytest.fixture

@@ -115,7 +115,8 @@ async def test_in_the_middle_of_a_tail(laptop: Laptop, site: Site) -> None:
         before = len(received)
         await laptop.until(lambda at=before: len(received) > at, "output comes")
         await broken(laptop)
-    await asyncio.wait_for(following, 120)
+    async with asyncio.timeout(120):
+        await following
     assert received == b"".join(b"line %d\n" % number for number in range(LINES))
 
 
@@ -133,7 +134,8 @@ async def test_in_the_middle_of_a_transfer(laptop: Laptop, site: Site, broken: C
     assert not writing.done()
     assert not Path(path).exists()
     await broken(laptop)
-    await asyncio.wait_for(writing, 120)
+    async with asyncio.timeout(120):
+        await writing
     assert hashlib.sha256(Path(path).read_bytes()).digest() == hashlib.sha256(data).digest()
     assert drafted() == 0
     came, call = list[str](), laptop.transport._files._call
@@ -148,7 +150,8 @@ async def test_in_the_middle_of_a_transfer(laptop: Laptop, site: Site, broken: C
     await laptop.until(lambda: came, "a part has come")
     assert not reading.done()
     await broken(laptop)
-    assert await asyncio.wait_for(reading, 120) == data
+    async with asyncio.timeout(120):
+        assert await reading == data
 
 
 async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
@@ -161,11 +164,13 @@ async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
     await login_dies(laptop)
     assert await laptop.transport.read("/proc/sys/kernel/hostname") == b"login2\n"
     (Path(f"~{site.user}").expanduser() / f"go.{job['id']}").touch()
-    await asyncio.wait_for(following, 60)
+    async with asyncio.timeout(60):
+        await following
     assert received == b"begun\nover\n"
     cell = await laptop.submit("#!/bin/sh\necho there\n")
     again = bytearray()
-    await asyncio.wait_for(laptop.follow(cell, again), 60)
+    async with asyncio.timeout(60):
+        await laptop.follow(cell, again)
     assert again == b"there\n"
     assert not at_work(site, "sleep"), "nothing is left behind on the first one"
 
@@ -216,6 +221,7 @@ async def test_keys_are_changed_under_load(
         squeue = await laptop.core.cluster("far").run_command(["squeue"], table=True, context={})
         assert squeue["exit_code"] == 0
         assert [await other == data for other in others] == [True] * 3
-        await asyncio.wait_for(following, 120)
+        async with asyncio.timeout(120):
+            await following
         assert received == data
         assert len(laptop.asked) == 1, "one connection served all"

@@ -68,7 +68,8 @@ async def test_a_snapshot_that_nobody_waits_for_is_let_go(
 
     monkeypatch.setattr(visitor, "_call", called)
     taking = asyncio.create_task(visitor.copy_snapshot(["x"], 50_000))
-    await asyncio.wait_for(asked.wait(), 60)
+    async with asyncio.timeout(60):
+        await asked.wait()
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)
     found = await visitor._evaluated({"size": ready}, lambda: None)

@@ -35,7 +35,8 @@ class Viewer:
 
     async def _read(self) -> bool:
         try:
-            message = await asyncio.wait_for(asyncio.ensure_future(self._socket.read_message()), 60)
+            async with asyncio.timeout(60):
+                message = await asyncio.ensure_future(self._socket.read_message())
         except TimeoutError:
             pytest.fail(f"no message after {self.output!r}")
         if message is None:

@@ -142,7 +142,8 @@ async def test_a_cut_link_is_named_and_the_command_ends(shell_host: Any, connect
             await asyncio.sleep(0.1)
     host.kill_sessions()
     with pytest.raises(TransportError, match="broke while the command ran") as broken:
-        await asyncio.wait_for(running, 60)
+        async with asyncio.timeout(60):
+            await running
     assert "Check what the command has done" in broken.value.hint
     async with asyncio.timeout(30):
         before = 0

@@ -35,7 +35,8 @@ async def test_what_is_left_of_a_transfer_is_ended_by_the_machine_alone_that_beg
         async with asyncio.timeout(60):
             await begun.wait()  # it continues
         await rsync("one").end_remains()
-        assert (await asyncio.wait_for(running, 60)).exit_code
+        async with asyncio.timeout(60):
+            assert (await running).exit_code
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -100,7 +100,8 @@ async def _next(events: AsyncIterator[Event]) -> Event:
 async def _send(exchange: Exchange, text: str, deadline: float | None) -> None:
     if exchange.closed.done():
         return
-    await asyncio.wait_for(exchange.send(text.encode()), deadline)
+    async with asyncio.timeout(deadline):
+        await exchange.send(text.encode())
 
 
 async def latest_only(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:

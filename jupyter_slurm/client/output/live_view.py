@@ -138,15 +138,15 @@ class LiveView:
         try:
             while not self._follower.ended.is_set() and not self._closed:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), self._tick())
+                    async with asyncio.timeout(self._tick()):
+                        await news.wait()
                 news.clear()
                 since = time.monotonic()
                 size = self.draw()
                 cost = time.monotonic() - since
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(
-                        over.wait(), max(_MIN_DRAW_INTERVAL_S, size / _BYTES_PER_SECOND, cost / _CPU_SHARE)
-                    )
+                    async with asyncio.timeout(max(_MIN_DRAW_INTERVAL_S, size / _BYTES_PER_SECOND, cost / _CPU_SHARE)):
+                        await over.wait()
         finally:
             self._follower.unlisten(changed)
         with self._lock:

@@ -117,7 +117,6 @@ class JobIndex:
 
         self._run(task)
         try:
-            # Not wait_for(): in Python 3.11 it swallows a cancellation that coincides with the answer.
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 return await asyncio.wrap_future(done)
         except Exception:  # noqa: BLE001 - the index is never the cause of a failure

@@ -178,7 +178,6 @@ class Poller:
             if self._hurry.is_set():
                 await asyncio.sleep(left)
                 continue
-            # Not wait_for(): in Python 3.11 it swallows a cancellation that coincides with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
                     min(left, self._min_interval)

@@ -111,7 +111,8 @@ class JobWithinCluster:
                     transfer.waits = printable(job["reason_text"] or job["state"])
                 transfer.changed(transfer)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), _INTERVAL_S)
+                    async with asyncio.timeout(_INTERVAL_S):
+                        await changed.wait()
         transfer.waits = None
 
     async def _copied(self, entry: TrackedJob) -> int:

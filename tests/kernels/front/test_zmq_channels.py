@@ -51,13 +51,15 @@ def test_answers_wait_for_a_client_that_connects_later(tmp_path: Path) -> None:
                 bound.send("shell", wire.create_message("execute_reply", {"number": number}), [_IDENTITY])
             await asyncio.sleep(0.2)
             client = connect(context, address)
-            answers = [wire.read(await asyncio.wait_for(client.recv_multipart(), 30)) for _ in range(3)]
+            async with asyncio.timeout(30):
+                answers = [wire.read(await client.recv_multipart()) for _ in range(3)]
             assert [answer and json.loads(answer.frames[3]) for answer in answers] == [
                 {"number": number} for number in range(3)
             ]
             # Afterwards, answers are sent at once.
             bound.send("shell", wire.create_message("execute_reply", {"number": 3}), [_IDENTITY])
-            answer = wire.read(await asyncio.wait_for(client.recv_multipart(), 30))
+            async with asyncio.timeout(30):
+                answer = wire.read(await client.recv_multipart())
             assert answer is not None
             assert json.loads(answer.frames[3]) == {"number": 3}
             client.close()

@@ -107,7 +107,8 @@ async def socket_of_marimo(url: str, page: Page) -> None:
     headers = {"Cookie": cookie, "Origin": url.split("/jupyter")[0]}
     link = await websocket_connect(HTTPRequest(address, headers=headers))
     try:
-        assert "kernel-ready" in str(await asyncio.wait_for(link.read_message(), 150))
+        async with asyncio.timeout(150):
+            assert "kernel-ready" in str(await link.read_message())
     finally:
         link.close()
 

@@ -508,6 +508,27 @@ async def test_a_stopped_copy_cancels_its_job_and_the_next_one_continues(desk: A
 
 
 @pytest.mark.here_only("both sides behave alike")
+async def test_a_copy_stops_also_while_its_job_changes(desk: Any, tmp_path: Path) -> None:
+    """A cancellation that meets news of the job at the same moment must not be lost."""
+    (tmp_path / "x").write_text("x")
+    transfers, tracker = desk.core.transfers, desk.core.cluster(desk.id).tracker
+    for turns in range(4):
+        job = {"options": ["--hold"], "context": {"env": desk.env}}
+        asked = {"kind": "copy", "sources": [f"{tmp_path}/x"], "dest": f"{tmp_path}/{turns}", "job": job}
+        found = await transfers.start(desk.id, asked)
+        async with asyncio.timeout(60):
+            while not (found["job"] and found["waits"]):
+                await asyncio.sleep(0.05)
+                found = transfers.transfer_to_api(found["id"])
+        tracker.publish(tracker.find(found["job"]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(transfers.stop_transfer(found["id"]))
+        assert await asyncio.wait([stopping], timeout=60) == ({stopping}, set()), f"{turns} turns of the loop later"
+        assert stopping.result()["state"] == "stopped"
+
+
+@pytest.mark.here_only("both sides behave alike")
 @pytest.mark.usefixtures("carrier")
 @pytest.mark.parametrize("kind", ["put", "get", "copy", "copy by a job"])
 async def test_a_full_disk_is_named_and_the_copy_continues(

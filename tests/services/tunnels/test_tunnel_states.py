@@ -26,7 +26,8 @@ async def test_while_a_question_is_open_nothing_is_said_about_the_owner() -> Non
     tunnel = Tunnel(spec, socket.create_server(("127.0.0.1", 0)), lambda: ReachedCluster(cluster, reach))
     try:
         preparing = asyncio.create_task(tunnel.prepare())
-        await asyncio.wait_for(asked.wait(), 60)
+        async with asyncio.timeout(60):
+            await asked.wait()
         told = tunnel.as_dict()
         assert told["state"] == "preparing"
         said = sentence(told)

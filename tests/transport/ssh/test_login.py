@@ -323,7 +323,8 @@ async def test_server_that_does_not_wait_so_long_takes_the_question_back(passwor
             back.set()
 
     error = await passwords.refused(passwords.person(never), LoginDeclined)
-    await asyncio.wait_for(back.wait(), 10)
+    async with asyncio.timeout(10):
+        await back.wait()
     assert "was not answered before it hung up" in error.message
     assert "reason" not in error.details, "who asks again at once would ask for ever"
 
