@@ -296,8 +296,9 @@ class Sessions:
             if entry.session.server is not None and entry.record is not None:
                 before = entry.record.granted.port if entry.record.granted else None
                 self._tunnels.redirect(cluster.id, str(entry.key), before, entry.session.server.port)
-                entry.record = replace(entry.record, granted=entry.session.server.granted)
-                cluster.tracker.schedule_save(entry)
+                if entry.record.granted != entry.session.server.granted:  # else another agent has written the record
+                    entry.record = replace(entry.record, granted=entry.session.server.granted)
+                    cluster.tracker.schedule_save(entry)
         return entry.session.server is not None
 
     @staticmethod

@@ -201,9 +201,10 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):  # it listens only on 127.0.0.1
         probe.connect(("127.0.0.2", told["session"]["port"]))
     async with open_desk(cluster, tmp_path / "other-machine", job_root=desk.core.settings.job_root) as another:
-        await another.until(told["key"], lambda job: job["label"] == "one")
+        await another.until(told["key"], lambda job: job["label"] == "one" and job["session"]["port"])
         await desk.core.sessions.rename(desk.id, "one", "first")
         await another.until(told["key"], lambda job: job["label"] == "first")
+    assert json.loads((Path(told["folder"]) / "job.json").read_bytes())["label"] == "first"
     token = (Path(told["folder"]) / "serving" / "token").read_text()
     headers = {"Authorization": f"token {token}", "Origin": "http://127.0.0.3"}
     listed = httpx.get(f"{told['session']['url']}api/contents", headers=headers, trust_env=False)
