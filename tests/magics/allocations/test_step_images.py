@@ -107,19 +107,22 @@ def _copy_mpi(tree: Path) -> None:
 
 
 @pytest.mark.here_only("what a node does is the same")
-def test_mpi_in_an_image_has_the_ranks_of_slurm(
+def test_mpi_in_an_image_has_the_ranks_of_slurm_on_two_nodes(
     kernel: Any, image_tree: Path, tmp_path: Path, unavailable: Callable[[str], None]
 ) -> None:
+    """Shared memory is switched off, because both nodes of the embedded Slurm have that of this computer."""
     if not Path("/usr/lib/python3/dist-packages/mpi4py").exists():
         unavailable("Debian's mpi4py is not installed")
     tree = tmp_path / "mpi"
     shutil.copytree(image_tree, tree, symlinks=True)
     _copy_mpi(tree)
     kernel.ok(
-        f'%%sbatch -p devwork -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi "env={tree}"\n'
+        f'%%sbatch -p devwork -N 2 -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi "env={tree}" '
+        "--export=ALL,OMPI_MCA_btl=^vader\n"
         "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
         "assert world.Get_rank() == int(os.environ['RANK'])\n"
         "print(world.allreduce(world.Get_rank()), 'of', world.Get_size(), os.environ['JUPYTER_SLURM_CONTAINER'])\n"
+        "assert set(world.allgather(os.environ['SLURM_NODEID'])) == {'0', '1'}\n"
     )
     printed = [f"[{rank}] 3 of 3 charliecloud {tree}" for rank in range(3)]
     assert sorted(kernel.value("mpi.stdout").splitlines()) == printed

@@ -145,16 +145,21 @@ def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str
 
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
-def test_mpi_has_the_ranks_of_slurm(kernel: Any, unavailable: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_mpi_has_the_ranks_of_slurm(kernel: Any, unavailable: Callable[[str], None], nodes: int) -> None:
+    """Shared memory is switched off, because all nodes of the embedded Slurm have that of this computer."""
     if not Path("/usr/lib/python3/dist-packages/mpi4py").exists():
         unavailable("Debian's mpi4py is not installed")
     kernel.ok(
-        "%%sbatch -p devwork -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi python=/usr/bin/python3\n"
+        f"%%sbatch -p devwork -N {nodes} -n 3 --mem-per-cpu 200M launcher=mpi wait as=mpi python=/usr/bin/python3 "
+        "--export=ALL,OMPI_MCA_btl=^vader\n"
         "import os\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
         "assert world.Get_rank() == int(os.environ['RANK'])\n"
         "print(world.allreduce(world.Get_rank()), 'of', world.Get_size())\n"
+        "assert len(set(world.allgather(os.environ['SLURM_NODEID']))) == int(os.environ['SLURM_NNODES'])\n"
     )
     assert sorted(kernel.value("mpi.stdout").splitlines()) == [f"[{rank}] 3 of 3" for rank in range(3)]
+    assert kernel.value("mpi.nodes").startswith("c4aiscw" if nodes == 1 else "c4aiscw[")
 
 
 def exported(variables: dict[str, str]) -> str:
