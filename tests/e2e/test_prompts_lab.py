@@ -125,6 +125,7 @@ def test_a_notebook_uses_it_without_asking_again(
     status.click()
     expect(connection(page)).to_contain_text("1 notebook uses it: Untitled.ipynb")
     expect(page.locator(".jp-Slurm-body [role=row]")).to_have_count(1)
+    expect(status).not_to_contain_text("running")  # the output of a job is there before its end
 
     site.gateway.drop()
     try:
