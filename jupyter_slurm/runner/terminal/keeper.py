@@ -47,10 +47,21 @@ _END_S = 5.0  # seconds for viewers to read the last output
 # answer would be typed into the shell, and an old clipboard would replace that of now.
 _ACTS = re.compile(
     rb"\x05|\x1bZ"
-    rb"|(?:\x1b\[|\xc2\x9b)(?:[>=?]?[0-9;]*c|\??[0-9;]*(?:n|\$p)|[0-9;]*(?:[tx]|\*y|\$w)|>[0-9;]*q|\?u)"
-    rb"|(?:\x1b\]|\xc2\x9d)(?:(?:9|52|99|777|1337);[^\x07\x1b]*|[0-9;?]*\?)(?:\x07|\x1b\\|\xc2\x9c)"
-    rb"|(?:\x1bP|\xc2\x90)[$+]q[^\x07\x1b]*(?:\x07|\x1b\\|\xc2\x9c)"
+    rb"|(?:\x1b\[|\xc2\x9b)(?:[0-?]*c|[0-;?]*(?:n|\$p)|[0-;]*(?:[tx]|\*y|\$w)|>[0-;]*q|\?u)"
+    rb"|(?:\x1b\]|\xc2\x9d)(?:0*(?:9|52|99|777|1337);|(?!0*(?:[01278]|133);)[^?]*\?).*"
+    rb"|(?:\x1bP|\xc2\x90)[0-?]*[$+]q.*|(?:\x1b_|\xc2\x9f)G.*",
+    re.DOTALL,
 )
+# Inside a sequence, a terminal carries out or ignores these, and goes on with the sequence.
+_CONTROLS = bytes({*range(0x20), 0x7F} - {0x18, 0x1A, 0x1B})
+# Sequences that may act. A string ends where the next sequence begins, so that each byte is looked at a few times only.
+_SEQUENCE = re.compile(
+    rb"\x05|\x1b[%(c)s]*Z|(?:\x1b[%(c)s]*\[|\xc2\x9b)[ -?%(c)s]*[cnpqtuwxy]"
+    rb"|(?:\x1b[%(c)s]*[]P_]|\xc2[\x90\x9d\x9f])%(s)s*(?:\xc2(?![\x90\x98\x9b-\x9f])%(s)s*)*"
+    rb"(?:\x07|\x1b\\|\xc2\x9c|(?=[\x18\x1a\x1b]|\xc2[\x90\x98\x9b-\x9f]))"
+    % {b"c": re.escape(_CONTROLS), b"s": rb"[^\x07\x18\x1a\x1b\xc2]"}
+)
+_CANCEL = b"\x18"  # shows nothing, and ends a sequence that is not complete: it would join with what follows
 _SIZE_VARIABLES = ("LINES", "COLUMNS")  # exported, they hide a change of the size from curses
 
 
@@ -113,6 +124,15 @@ def _is_own(sock: socket.socket) -> bool:
         return True  # the directory lets nobody else in
     found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return bool(_PEER.unpack(found)[1] == os.getuid())
+
+
+def _without_acts(output: bytes) -> bytes:
+    """Return output of the past without what a terminal would answer or hand on once more."""
+
+    def shown(found: re.Match[bytes]) -> bytes:
+        return _CANCEL if _ACTS.fullmatch(found[0].translate(None, _CONTROLS) or found[0]) else found[0]
+
+    return _SEQUENCE.sub(shown, output)
 
 
 class _Viewer:
@@ -231,7 +251,7 @@ class Keeper:
             self._send_past(viewer)
 
     def _send_past(self, viewer: _Viewer) -> None:
-        past = _ACTS.sub(b"", b"".join(self._scrollback))
+        past = _without_acts(b"".join(self._scrollback))
         for start in range(0, len(past), _CHUNK_BYTES):
             viewer.send(b"o", past[start : start + _CHUNK_BYTES])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import select
 import shutil
@@ -299,6 +300,9 @@ def test_output_of_single_characters_takes_little_memory(kept: keeper.Keeper) ->
         "\x1b]10;?\x07\x1b]4;1;?\x1b\\\x1b]9;done\x07\x1b]777;notify;a;b\x07\x1b]1337;File=:eA==\x07",
         "\x1b[c\x1b[0c\x1b[>c\x1b[=c\x1bZ\x1b[5n\x1b[6n\x1b[?6n\u009b6n\x05",
         "\x1b[?1$p\x1b[18t\x1b[21t\x1b[1;2;1;1;9;9*y\x1b[1$w\x1b[>0q\x1b[?u\x1bP$qm\x1b\\\x1bP+q544e\x1b\\",
+        "\x1b[6:1n\x1b[6\0n\x1b[\n6n\x1b\r[c\x1b\0Z\x1bP1$qm\x1b\\\x1b_Gi=1,a=q;AAAA\x1b\\",
+        "\x1b]052;c;cHduZWQ=\x07\x1b]5\x002;c;cHduZWQ=\x07\x1b]10;red;?\x07\x1b]4;1;red;2;?\x07",
+        "\x1b]52;c;cHduZWQ=\x1b[m\x1b]10;?\u009b0m",
     ],
 )
 def test_a_later_viewer_gets_no_questions_and_no_clipboard_of_the_past(kept: keeper.Keeper, acts: str) -> None:
@@ -312,7 +316,29 @@ def test_a_later_viewer_gets_no_questions_and_no_clipboard_of_the_past(kept: kee
         late.connect(kept._listener.getsockname())
         kept._accept()
         list(kept._viewers.values())[-1].flush()
-        assert late.recv(1 << 16) == frame(b"o", shown.encode())
+        [(_, past)] = FrameReader().feed(late.recv(1 << 16))
+        assert re.sub(rb"\x18|\x1b\[m|\xc2\x9b0m", b"", past) == re.sub(rb"\x1b\[m", b"", shown.encode())
+
+
+@pytest.mark.parametrize("past", ["\x1b\x1b[6n[6n", "\x1b[\x1b[6n6n", "\x1b[\x056n", "\x1b]5\x1b[c2;c;eA==\x07"])
+def test_what_is_left_out_joins_no_others(kept: keeper.Keeper, past: str) -> None:
+    with socket.socket(socket.AF_UNIX) as late:
+        kept._publish(past.encode())
+        late.connect(kept._listener.getsockname())
+        kept._accept()
+        next(iter(kept._viewers.values())).flush()
+        assert not re.search(rb"\x1b(?:\[6?[nc]|\]52)", late.recv(1 << 16))
+
+
+@pytest.mark.parametrize("piece", ["\u009d9;", "\u0090+q", "\x1b]9;", "\x1b[", "\x1b", "\x1b]?\u0080"])
+def test_no_output_of_the_past_takes_long(kept: keeper.Keeper, piece: str) -> None:
+    """A file that a user prints could otherwise stop the terminal for an hour."""
+    kept._publish((piece * 30_000).encode())
+    began = time.process_time()
+    with socket.socket(socket.AF_UNIX) as late:
+        late.connect(kept._listener.getsockname())
+        kept._accept()
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
