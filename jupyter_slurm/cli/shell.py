@@ -32,8 +32,15 @@ _INPUT_BYTES = 1 << 14
 _RESET = b"\x1bc"  # the output so far comes once more
 # Modes that a program has set which was not ended: mouse, focus and paste reports, the alternate screen, keys, a hidden
 # cursor, colours. The mouse would type into the user's own shell.
-_MODES = 1000, 1002, 1003, 1006, 1004, 2004, 1047, 1
-_LEAVE = b"".join(b"\x1b[?%dl" % mode for mode in _MODES) + b"\x1b>\x1b[?25h\x1b[m"
+_MODES = 9, 1000, 1002, 1003, 1005, 1006, 1015, 1016, 1004, 2004, 1047, 1
+_LEAVE = b"".join(b"\x1b[?%dl" % mode for mode in _MODES) + b"\x1b>\x1b[>4m\x1b[<9u\x1b[?25h\x1b[m"
+_ENDS = signal.SIGTERM, signal.SIGHUP
+_QUIET_S, _DROP_S = 0.05, 2.0  # seconds without input after which nothing is on its way; most seconds to wait for them
+
+
+def _end(number: int, frame: object) -> None:
+    """End this process by an exception, so that the user's terminal gets its settings back."""
+    raise SystemExit(128 + number)
 
 
 class _Detached(Exception):
@@ -145,6 +152,7 @@ class _Screen:
     def __init__(self, cluster: Cluster, terminal: str) -> None:
         self._cluster, self._terminal = cluster, terminal
         self._is_escaped = False
+        self._before = termios.tcgetattr(0)
         self._wakes, self._waker = os.pipe()
 
     def show(self) -> int:
@@ -175,26 +183,47 @@ class _Screen:
         from jupyter_slurm.client.login.call import answering
 
         if self._cluster.is_remote:
-            answering(self._cluster.client, self._cluster.name, self._cluster.log_in)
+            answering(self._cluster.client, self._cluster.name, self._cluster.log_in, asking=self._asking)
         return TerminalViewer.attach(self._cluster, self._terminal)
 
     @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Let the user answer a login's prompt: line by line, with Ctrl-C. What was typed before is no answer."""
+        self._write(_LEAVE + b"\r\n")
+        termios.tcsetattr(0, termios.TCSAFLUSH, self._before)
+        try:
+            yield
+        finally:
+            tty.setraw(0)
+
+    @contextlib.contextmanager
     def _raw(self) -> Iterator[None]:
-        before = termios.tcgetattr(0)
         os.set_blocking(self._waker, False)
         signal.signal(signal.SIGWINCH, lambda *_: None)
+        for number in _ENDS:
+            signal.signal(number, _end)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         tty.setraw(0)
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):
-                self._write(_LEAVE)
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGWINCH, signal.SIG_DFL)
-            termios.tcsetattr(0, termios.TCSADRAIN, before)
+            for number in (signal.SIGWINCH, *_ENDS):
+                signal.signal(number, signal.SIG_DFL)
+            with contextlib.suppress(OSError, termios.error):  # the terminal was closed
+                self._write(_LEAVE)
+                self._drop_typed()
+                termios.tcsetattr(0, termios.TCSAFLUSH, self._before)
+
+    def _drop_typed(self) -> None:
+        """Drop the rest of a paste and late answers of the user's terminal, which the user's own shell would run."""
+        deadline = time.monotonic() + _DROP_S
+        while time.monotonic() < deadline and select.select([0], [], [], _QUIET_S)[0] and os.read(0, _INPUT_BYTES):
+            pass
 
     def _carry(self, viewer: TerminalViewer) -> int:
+        from jupyter_slurm.client.clusters.terminal import exit_code
+
         viewer.resize(*_size())
         remote, agent = viewer.source.fileno(), viewer.sock.fileno()
         while True:
@@ -204,7 +233,7 @@ class _Screen:
             if remote in ready:
                 for kind, content in viewer.receive():
                     if kind == b"x":
-                        return int(content) & 0xFF if content.isdigit() else 1
+                        return 1 if (code := exit_code(content)) is None else code
                     self._write(content)
             elif agent in ready:
                 raise ConnectionResetError("the agent has ended the connection")
@@ -247,4 +276,7 @@ class _Screen:
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            left = left[os.write(1, left) :]
+            try:
+                left = left[os.write(1, left) :]
+            except BlockingIOError:  # another program has set the user's terminal so
+                select.select([], [1], [])

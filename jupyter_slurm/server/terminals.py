@@ -202,7 +202,7 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
 
     async def _view(self, cluster: str, terminal: str) -> int | None:
         """Return messages until the end of the terminal, and return its exit code, if it is known."""
-        from jupyter_slurm.client.clusters.terminal import FrameReader, resize_frame
+        from jupyter_slurm.client.clusters.terminal import FrameReader, exit_code, resize_frame
 
         client = await self._access.client()
         told: api.TerminalSocket = await asyncio.to_thread(client.post, f"{_path(cluster)}/{terminal}/attach")
@@ -215,7 +215,7 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
             while data := await reader.read(_RECEIVED_BYTES):
                 for kind, content in frames.feed(data):
                     if kind == b"x":
-                        return int(content) & 0xFF if content.isdigit() else None
+                        return exit_code(content)
                     await self._tell("stdout", begin + text.decode(content))
                     begin = ""
             raise ConnectionResetError("the connection broke")

@@ -18,6 +18,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "FrameReader",
     "TerminalViewer",
+    "exit_code",
     "frame",
     "input_frames",
     "list_terminals",
@@ -29,6 +30,7 @@ __all__ = [
 MAX_FRAME_BYTES: Final = 1 << 20
 _RECEIVED_BYTES: Final = 1 << 16
 _FILES_TIMEOUT_S: Final = 10.0
+_MAX_CODE_DIGITS: Final = 3
 
 
 def start_terminal(
@@ -85,6 +87,11 @@ def frame(kind: bytes, content: bytes) -> bytes:
 def resize_frame(columns: int, rows: int) -> bytes:
     """Return the frame with the size of a viewer."""
     return frame(b"r", SIZE.pack(max(1, min(columns, 10_000)), max(1, min(rows, 10_000))))
+
+
+def exit_code(content: bytes) -> int | None:
+    """Return the exit code in the last frame of a keeper, if it is known."""
+    return int(content) & 0xFF if content.isdigit() and len(content) <= _MAX_CODE_DIGITS else None
 
 
 def input_frames(data: bytes) -> bytes:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.login.link_watch import LinkWatch
@@ -27,6 +28,7 @@ def answering(
     *,
     on_wait: Callable[[], None] = lambda: None,
     declines: bool = False,
+    asking: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> _T:
     """Make a call and answer the prompts of the cluster's hosts during it.
 
@@ -42,6 +44,8 @@ def answering(
         Called now and then during the call, never during a prompt.
     declines : bool
         Whether to decline a prompt if this process cannot ask the user; else the prompt waits for another front end.
+    asking : callable, optional
+        Returns a context in which a prompt is put to the user.
 
     Raises
     ------
@@ -49,7 +53,7 @@ def answering(
         The user interrupted; open prompts are declined.
     """
     try:
-        return _answering(client, cluster, call, on_wait, declines=declines)
+        return _answering(client, cluster, call, on_wait, declines=declines, asking=asking)
     except KeyboardInterrupt:
         from jupyter_slurm.client.interrupts import WaitInterrupted  # rarely needed
 
@@ -57,7 +61,13 @@ def answering(
 
 
 def _answering(
-    client: AgentClient, cluster: str, call: Callable[[], _T], on_wait: Callable[[], None], *, declines: bool
+    client: AgentClient,
+    cluster: str,
+    call: Callable[[], _T],
+    on_wait: Callable[[], None],
+    *,
+    declines: bool,
+    asking: Callable[[], AbstractContextManager[None]],
 ) -> _T:
     done: Future[_T] = Future()
     # Not a thread of a pool: after an interrupt, the end of the process must not wait for it.
@@ -75,11 +85,12 @@ def _answering(
         for prompt in client.get("/v1/prompts"):
             if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
                 continue
-            if prompt["questions"]:
-                answer_prompt(client, prompt, declines=declines)
-            else:  # a message to read, such as "press 1 on your phone": it disappears without an answer
-                read.add(prompt["id"])
-                _show_prompt(prompt)
+            with asking():
+                if prompt["questions"]:
+                    answer_prompt(client, prompt, declines=declines)
+                else:  # a message to read, such as "press 1 on your phone": it disappears without an answer
+                    read.add(prompt["id"])
+                    _show_prompt(prompt)
 
 
 def _run_call(call: Callable[[], _T], done: Future[_T]) -> None:
