@@ -147,10 +147,14 @@ class Terminals:
 
     def _hang_up(self, cluster: TerminalCluster, terminal: str) -> None:
         stream = self._dial(cluster, terminal)
+        timer = threading.Timer(_HANG_UP_TIMEOUT_S, stream.close)  # else thread and session stay with the program
+        timer.daemon = True
+        timer.start()
         with contextlib.suppress(OSError):
             stream.sendall(HEAD.pack(b"k", 0))
             while stream.recv(1 << 16):  # until the shell has ended
                 pass
+        timer.cancel()
         stream.close()
 
     async def _ask(self, cluster: TerminalCluster, *words: str) -> object:
