@@ -183,6 +183,8 @@ class TerminalViewer:
         if len(files) != 2:
             raise ConnectionResetError("the connection broke")
         self.source, self.sink = (socket.socket(fileno=file) for file in files)
+        for sock in (self.source, self.sink):
+            sock.set_inheritable(False)
 
     def send(self, data: bytes) -> None:
         """Send input."""

@@ -65,6 +65,8 @@ def test_a_viewer_gets_the_files_of_a_connection(tmp_path: Path, command: Comman
     sockets = ViewerSockets(str(tmp_path / "sockets"))
     viewer = TerminalViewer(path := sockets.open(command), has_files=True)
     assert viewer.source is not viewer.sock
+    assert not viewer.source.get_inheritable()
+    assert not viewer.sink.get_inheritable()
     viewer.send(b"typed")
     viewer.source.settimeout(30)
     assert viewer.source.recv(100) == frame(b"i", b"typed")
