@@ -71,6 +71,10 @@ def is_said(job: dict[str, Any], words: str, step: str) -> bool:
 
 async def test_every_end_has_words_and_a_next_step(desk, cluster):
     failed = {text: await submit(desk, f"#!/bin/sh\n{text}\n") for text in ENDS}
+    for text, (state, code, signal, words, step) in ENDS.items():
+        ended = await desk.finished(failed[text]["key"])
+        assert (ended["state"], ended["exit_code"], ended["signal"]) == (state, code, signal), text
+        assert is_said(ended, words, step), ended
     cancelled = await submit(desk, SLEEP, "--hold")
     lost = await submit(desk, SLEEP, "--no-requeue", "-w", "c4aiscw2")
     late = await submit(desk, SLEEP, "-w", "c4aiscw2", "--exclusive", "-t1", "--deadline=now+65seconds")
@@ -83,10 +87,6 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     cluster.kill_node("c4aiscw2")
     cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=down", "reason=test")
     try:
-        for text, (state, code, signal, words, step) in ENDS.items():
-            ended = await desk.finished(failed[text]["key"])
-            assert (ended["state"], ended["exit_code"], ended["signal"]) == (state, code, signal), text
-            assert is_said(ended, words, step), ended
         ended = await desk.finished(late["key"])  # before its node is back
         assert (ended["state"], is_said(ended, "at its deadline", "a later --deadline")) == ("DEADLINE", True), ended
         ended = await desk.finished(lost["key"])
