@@ -50,7 +50,8 @@ WALK = Walk(
         Step('%squeue --me -o "%.7i %.9P %.8j %.8u %.2t %.10M %.6D %C"', r" debug +test .* 6$"),
         Step("%slurm who", r"Checked"),
         Step("%slurm who account=LAB", r"Checked"),
-        Step("%slurm who by=account", r"cvmlp-lab"),
+        # The queue may have been read before the walk, while a job of another test was in it.
+        Step("%slurm who by=account", r"^(cvmlp-lab|overcap) +\d+ +\d+ +\d+ "),
         Step("jupyter slurm resources --cluster skynet", r"a40"),
         Step("%sbatch job.sh", r"^on \w+$"),
         Step(
