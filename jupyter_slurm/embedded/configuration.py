@@ -95,7 +95,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         *(["CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"] if machine.is_bound else []),
         f"StateSaveLocation={layout.controller_state}",
         f"SlurmdSpoolDir={layout.spool}/%n",
-        f"TmpFS={layout.spool}/%n",  # PMIx has a folder on each node; the nodes share /tmp
+        f"TmpFS={layout.spool}/%n",  # PMIx needs a folder for each node; all nodes have the same /tmp
         f"SlurmctldPidFile={layout.run}/slurmctld.pid",
         f"SlurmdPidFile={layout.run}/slurmd-%n.pid",
         f"SlurmctldLogFile={layout.log}/slurmctld.log",

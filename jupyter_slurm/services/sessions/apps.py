@@ -57,7 +57,7 @@ APPS: Mapping[str, App] = {
     "code-server": App(
         (
             *("code-server", "--auth", "none", "--socket", "{socket}", "--socket-mode", "600"),
-            # Without the third option it opens the folder of the last session.
+            # --ignore-last-opened: else it opens the folder of the last session, not that of dir=.
             *("--disable-telemetry", "--disable-update-check", "--ignore-last-opened", "."),
         ),
         "Install it on the cluster as its guide describes: https://coder.com/docs/code-server/install.",
