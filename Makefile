@@ -59,6 +59,7 @@ PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
 PYTEST_NIGHTLY = $(BIN)/pytest -n 8 --dist loadgroup -p no:schemathesis --hypothesis-profile nightly \
   -m "(nightly or hypothesis) and not (alone or browser or bench)"
 PYTEST_NIGHTLY_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and nightly"
+PYTEST_NIGHTLY_ALONE = $(BIN)/pytest -m "alone and nightly and not (browser or bench)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
 PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \
@@ -109,7 +110,7 @@ test-apps: .build/test-system .build/installed .build/apps/ready ## the named ap
 	@$(BIN)/pytest -m apps tests/services/sessions/test_named_apps.py $(PYTEST_ARGS)
 
 test-nightly: .build/test-system .build/installed ## what `make test` leaves out: more repetitions over SSH, more random input
-	@status=0; $(foreach stage,NIGHTLY NIGHTLY_BROWSER,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) exit $$status
+	@status=0; $(foreach stage,NIGHTLY NIGHTLY_BROWSER NIGHTLY_ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) exit $$status
 
 test-slurms: .build/test-system .build/installed ## tests that submit jobs, on each version of Slurm; as root, or with sudo
 	@status=0; for version in $(SLURMS); do \

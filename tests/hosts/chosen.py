@@ -30,27 +30,30 @@ _OF_ALL = re.compile(r"^pytestmark = (?:\[.*?^\]|.*?$)", re.MULTILINE | re.DOTAL
 
 
 # The tests that `make test-nightly` has, and of which sets of parameters `make test` has every Nth.
+_EVERY = re.compile(r"(?P<name>.*?)(?: every (?P<every>\d+))?")
 _NIGHTLY = Path(__file__).parents[1] / "nightly.txt"
 
 
 @functools.cache
 def read_nightly() -> dict[str, int]:
     """Return the tests of ``tests/nightly.txt``: of which sets of parameters ``make test`` has every Nth, 0: none."""
-    lines = [line.split() for line in _text(_NIGHTLY).splitlines() if not line.startswith("#")]
-    found = {words[0]: int(words[2]) if words[1:2] == ["every"] else 0 for words in lines}
-    assert len(found) == len(lines), "a test is named twice"
-    return found
+    lines = [line for line in _text(_NIGHTLY).splitlines() if not line.startswith("#")]
+    parts = [found for line in lines if (found := _EVERY.fullmatch(line))]
+    tests = {part["name"]: int(part["every"] or 0) for part in parts}
+    assert len(tests) == len(lines), "a test is named twice"
+    return tests
 
 
 def mark_nightly(items: list[pytest.Item]) -> None:
     """Mark what is left to the night. The repetitions over each route are counted apart."""
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        every = read_nightly().get(name)
+        named = read_nightly()
+        name = item.nodeid if item.nodeid in named else item.nodeid.partition("[")[0]
+        every = named.get(name)
         if every is None:
             continue
-        if any(item.get_closest_marker(mark) for mark in ("alone", "bench")):
+        if item.get_closest_marker("bench"):
             raise pytest.UsageError(f"{name} would run neither by day nor at night: see PYTEST_NIGHTLY")
         made = getattr(item, "callspec", None)
         one = (name, str(made.params.get("way", "")) if made else "")

@@ -28,7 +28,7 @@ class Item:
 
 def test_each_line_names_a_test() -> None:
     for name in chosen.read_nightly():
-        path, _, function = name.partition("::")
+        path, _, function = name.partition("[")[0].partition("::")
         assert re.search(rf"^(async )?def {function}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE), name
 
 
@@ -41,3 +41,14 @@ def test_every_third_set_of_parameters_is_tested_by_day_on_each_route(monkeypatc
     assert [item.nodeid.partition("::")[2] for item in items if not item.marks] == [
         *("test_b[local-0]", "test_b[local-3]", "test_b[openssh-0]", "test_b[openssh-3]", "test_d")
     ]
+
+
+def test_a_set_of_parameters_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "_text", lambda path: "# left to the night\ntests/test_a.py::test_b[a every 2]\n")
+    chosen.read_nightly.cache_clear()
+    items = [Item("test_b[a every 2]"), Item("test_b[b]")]
+    try:
+        chosen.mark_nightly(items)  # type: ignore[arg-type]
+    finally:
+        chosen.read_nightly.cache_clear()
+    assert [item.nodeid.partition("::")[2] for item in items if not item.marks] == ["test_b[b]"]

@@ -24,7 +24,11 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from jupyter_slurm.errors import TunnelUnproven
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("session-proxy"),  # they share a Jupyter server and its sessions
+]
 
 
 LOGS_ALL = """

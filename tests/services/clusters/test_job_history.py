@@ -14,7 +14,12 @@ import pytest
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.errors import CommandError, JobError, JobOutputMissing, SubmitRefused
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.slow,
+    pytest.mark.carrier("paramiko"),
+    pytest.mark.xdist_group("job-history"),  # they share two clusters
+]
 
 KEPT = "job_comment,job_script"
 

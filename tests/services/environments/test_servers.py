@@ -285,8 +285,9 @@ def sqlite_web(request: pytest.FixtureRequest) -> Path:
     """Provide a virtual environment with a small server that supports prefixes, made once for all test runs."""
     folder = Path(str(request.config.cache.mkdir("servers"))) / f"sqlite-web-{sys.version_info.minor}"  # type: ignore[union-attr]
     if not (folder / "is-whole").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "-q", "--no-compile", "sqlite-web==0.8.2"], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+        install = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", str(folder / "bin" / "python")]
+        subprocess.run([*install, "sqlite-web==0.8.2"], check=True)
         (folder / "is-whole").touch()
     return folder
 
