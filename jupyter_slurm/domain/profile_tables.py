@@ -110,3 +110,4 @@ class StorageTable(TypedDict, total=False):
     usage_file: str
     usage_command: list[str]
     copy_options: Sequence[str]
+    transfer_host: str

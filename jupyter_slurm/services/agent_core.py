@@ -119,7 +119,7 @@ class Core:
         if self._transfers is None:
             from jupyter_slurm.services.transfers.transfers import Transfers
 
-            self._transfers = Transfers(self.settings, self.cluster, self.bus)
+            self._transfers = Transfers(self.settings, self.cluster, self.clusters.transfer_transport, self.bus)
         return self._transfers
 
     @property

@@ -11,6 +11,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster, current, with_id
 from jupyter_slurm.client.clusters.file_listing import path_on
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.interrupts import WaitInterrupted
+from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.present_size import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
@@ -60,7 +61,10 @@ def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None
         asked |= _job(cluster, request, options)
     if "overwrite" in request.keywords:
         asked["overwrite"] = True
-    started: api.Transfer = cluster.client.post(cluster.path("transfers"), json=asked)
+    path = cluster.path("transfers")
+    started: api.Transfer = answering(
+        cluster.client, cluster.name, lambda: cluster.client.post(path, json=asked, timeout=None)
+    )
     if "background" in request.keywords:
         return f"Transfer {started['id']} has started. `%slurm transfers` shows its progress."
     return _follow(cluster, request, started)

@@ -15,6 +15,7 @@ from jupyter_slurm.services.clusters.completion_names import profile_names_to_ap
 from jupyter_slurm.services.clusters.remote_cluster import Site, SiteContext, unusable
 from jupyter_slurm.services.slurm.location import cluster_id, local_location, parse_cluster_file
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
+from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 if TYPE_CHECKING:
@@ -167,6 +168,13 @@ class ClusterRegistry:
         if name not in self._sites or self._sites[name].is_idle:
             self._sites[name] = Site(load_profile(name, self._settings.sites), self._context)
         return self._sites[name]
+
+    async def transfer_transport(self, name: str) -> tuple[str, Transport]:
+        """Return name and transport of the host that carries the files of a cluster; see :class:`Site`."""
+        if name in self._sites:
+            return await self._sites[name].transfer_transport()
+        cluster = self.get(name)
+        return cluster.location.host, cluster.client.transport
 
     def reached(self) -> list[Cluster]:
         """Return the clusters that answer now."""

@@ -25,6 +25,7 @@ from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.connections.transfer_host import TransferHost
     from jupyter_slurm.services.connections.transports import SiteTransports
 
 __all__ = ["Site", "unusable"]
@@ -89,6 +90,7 @@ class Site:
         self.profile, self.desk = profile, PromptQueue(profile.name, context.bus, clock=context.clock)
         self._context, self._clock = context, context.clock
         self.carried: SiteTransports | None = None
+        self._transfer_host: TransferHost | None = None
         self.arrival: list[Finding] = []  # findings of the last login; appended by another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
@@ -165,6 +167,10 @@ class Site:
             self._connecting.cancel()
             self.desk.withdraw()
             await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._transfer_host is not None:
+            self.desk.withdraw()
+            self._transfer_host.close()
+            self._transfer_host = None
         if self._expiry is not None:
             self._expiry.cancel()
         cluster, self._cluster = self._cluster, None
@@ -182,6 +188,25 @@ class Site:
         from jupyter_slurm.services.connections.transports import log_out
 
         await log_out(self.profile, self._context.login_folder)
+
+    async def transfer_transport(self) -> tuple[str, Transport]:
+        """Return name and transport of the host for transfers of files: of the profile, else the login node.
+
+        Raises
+        ------
+        NotConnected
+            The user is not logged in to the cluster.
+        SlurmError
+            The login to the host failed.
+        """
+        cluster = self.cluster
+        if "transfer_host" not in self.profile.storage:
+            return cluster.location.host, cluster.client.transport
+        if self._transfer_host is None:
+            from jupyter_slurm.services.connections.transfer_host import TransferHost  # as in _log_in
+
+            self._transfer_host = TransferHost(self.profile, self.desk, self._context.login_folder)
+        return self._transfer_host.name, await self._transfer_host.connect()
 
     def as_dict(self) -> api.Cluster:
         """Return the cluster in the form of the API."""

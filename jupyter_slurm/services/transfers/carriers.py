@@ -136,7 +136,7 @@ class ArchiveCarrier(_EachDirectory):
 
 
 class WithinCluster(_EachDirectory):
-    """``cp`` on the login node of a cluster."""
+    """``cp`` on a host of a cluster."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

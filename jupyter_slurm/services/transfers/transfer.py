@@ -37,7 +37,7 @@ class TransferRequest:
     overwrite : bool
         Whether files of the destination that differ are replaced.
     job : mapping or None
-        Options, context and origin of the job that copies within a cluster; None: the login node copies.
+        Options, context and origin of the job that copies within a cluster; None: a host of the cluster copies.
     """
 
     cluster: str
@@ -52,6 +52,11 @@ class TransferRequest:
         """Return a name for the request on a computer, which is the same after an interruption."""
         named = json.dumps([owner, self.cluster, self.kind, self.sources, self.dest, self.to_cluster])
         return hashlib.sha256(named.encode("ascii")).hexdigest()[:12]
+
+    @property
+    def is_on_login_node(self) -> bool:
+        """Return whether the login node carries the files, although the cluster may have a host for transfers."""
+        return self.kind == "stage" or self.job is not None
 
     def shares_cluster(self, other: TransferRequest) -> bool:
         """Return whether another request has files of the same cluster."""

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakValueDictionary
 
@@ -25,6 +25,7 @@ from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest,
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.clusters.cluster import Cluster
+    from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Transfers"]
 
@@ -45,12 +46,20 @@ class Transfers:
         User's settings.
     cluster : callable
         Returns a cluster by its name.
+    transport : callable
+        Returns name and transport of the host that carries the files of a cluster; it may log in there.
     bus : EventBus
         Publishes changes.
     """
 
-    def __init__(self, settings: Settings, cluster: Callable[[str], Cluster], bus: EventBus) -> None:
-        self._settings, self._cluster, self._bus = settings, cluster, bus
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Callable[[str], Cluster],
+        transport: Callable[[str], Awaitable[tuple[str, Transport]]],
+        bus: EventBus,
+    ) -> None:
+        self._settings, self._cluster, self._transport, self._bus = settings, cluster, transport, bus
         self._running: dict[str, Transfer] = {}
         self._ended: deque[Transfer] = deque(maxlen=_MAX_ENDED)
         self._waiting = set[Transfer]()  # for the end of another one
@@ -69,6 +78,8 @@ class Transfers:
         ------
         UsageError
             A path of this computer is not absolute.
+        SlurmError
+            The login to a host for transfers failed.
         """
         self._cluster(cluster)
         request = TransferRequest(
@@ -83,6 +94,9 @@ class Transfers:
         _check_paths(request)
         if request.to_cluster:
             self._cluster(request.to_cluster)
+        if not request.is_on_login_node:
+            for name in {cluster, request.to_cluster or cluster}:
+                await self._transport(name)  # here a user can answer prompts
         seals = MachineSeal(self._settings.state_dir)
         owner = await asyncio.to_thread(seals.seal, "transfers")
         key = request.digest(owner)
@@ -168,7 +182,7 @@ class Transfers:
 
     async def _wait_for_one(self, transfer: Transfer, others: list[asyncio.Task[None]]) -> None:
         """Wait for the end of a transfer: each takes a session, of which a login has few."""
-        transfer.waits = "It waits for the end of another transfer, because the login node allows no more sessions."
+        transfer.waits = "It waits for the end of another transfer, because the host allows no more sessions."
         self._waiting.add(transfer)
         transfer.changed(transfer)
         try:
@@ -179,13 +193,14 @@ class Transfers:
 
     async def _copy_once(self, transfer: Transfer, owner: str) -> None:
         request, partial = transfer.request, f".jupyter-slurm-partial-{transfer.id}"
-        far = self._side(request.cluster)
         if request.kind == "stage":
             await self._stage(transfer)
-        elif request.to_cluster == request.cluster:
+            return
+        far = await self._side(request.cluster, on_login_node=request.is_on_login_node)
+        if request.to_cluster == request.cluster:
             await copy_files(transfer, far, far, self._within(transfer, far), partial)
         elif request.to_cluster:
-            await self._copy_through(transfer, far, self._side(request.to_cluster), owner, partial)
+            await self._copy_through(transfer, far, await self._side(request.to_cluster), owner, partial)
         else:
             is_pull = request.kind == "get"
             carrier = await self._carrier(far, request.cluster, owner, is_pull=is_pull)
@@ -229,7 +244,7 @@ class Transfers:
         await LocalSide().remove(folder)
 
     def _within(self, transfer: Transfer, side: ClusterSide) -> Carrier:
-        """Return the job that copies within a cluster, if one was requested, else its login node."""
+        """Return the job that copies within a cluster, if one was requested, else the host for transfers."""
         if (job := transfer.request.job) is None:
             return WithinCluster(side.transport)
         return JobWithinCluster(self._cluster(transfer.request.cluster), side, transfer, job)
@@ -243,9 +258,11 @@ class Transfers:
             return RsyncCarrier(side.transport, owner, is_pull=is_pull)
         return ArchiveCarrier(side.transport, is_pull=is_pull)
 
-    def _side(self, name: str) -> ClusterSide:
+    async def _side(self, name: str, *, on_login_node: bool = False) -> ClusterSide:
         cluster = self._cluster(name)
-        return ClusterSide(cluster.client.transport, cluster.location)
+        login = cluster.client.transport
+        host, transport = (cluster.location.host, login) if on_login_node else await self._transport(name)
+        return ClusterSide(transport, host, login, cluster.location)
 
     def _alone(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())

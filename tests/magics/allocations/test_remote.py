@@ -67,6 +67,29 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
     assert "Did you mean 'use'?" in kernel.run("%slurm uses far").traceback
 
 
+def test_a_host_for_transfers_asks_for_its_code_once(
+    bare_kernel: Any, ssh_site: Site, home: Path, cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    profile = home / "sites" / "far.toml"
+    before = profile.read_text()
+    assert cli("disconnect", "far", "--yes").returncode == 0
+    profile.write_text(f'{before}[storage]\ntransfer_host = "gateway"\n')
+    try:
+        kernel = bare_kernel
+        kernel.ok("%load_ext jupyter_slurm")
+        kernel.answer = ssh_site.codes.next
+        kernel.ok("%slurm use far")
+        asked = len(kernel.asked)
+        (tmp_path / "x").write_text("sent")
+        assert "Copied 1 file" in kernel.ok(f"%slurm put {tmp_path}/x sent-1").result["text/plain"]
+        kernel.ok(f"%slurm get sent-1 {tmp_path}/back")
+        assert (tmp_path / "back").read_text() == "sent"
+        assert len(kernel.asked) == asked + 1
+    finally:
+        assert cli("disconnect", "far", "--yes").returncode == 0
+        profile.write_text(before)
+
+
 def in_terminal(
     environment: dict[str, str], words: Sequence[str], question: bytes, answer: Callable[[], str | None]
 ) -> tuple[int, bytes]:
