@@ -179,15 +179,21 @@ class Site:
             await cluster.stop()
         if carried is not None:
             carried.transport.close(keep=keep)
-        elif not keep:
-            with contextlib.suppress(SlurmError):
-                await self._log_out()
+        if not keep:
+            await self._log_out(login_node=carried is None)
         self._set_state("disconnected", message)
 
-    async def _log_out(self) -> None:
+    async def _log_out(self, *, login_node: bool) -> None:
+        """End logins that an earlier process has left: to the host for transfers, and to the login node."""
+        from jupyter_slurm.services.connections.transfer_host import profile_of_transfer_host
         from jupyter_slurm.services.connections.transports import log_out
 
-        await log_out(self.profile, self._context.login_folder)
+        profiles = [self.profile] if login_node else []
+        if "transfer_host" in self.profile.storage:
+            profiles.append(profile_of_transfer_host(self.profile))
+        for profile in profiles:
+            with contextlib.suppress(SlurmError):
+                await log_out(profile, self._context.login_folder)
 
     async def transfer_transport(self) -> tuple[str, Transport]:
         """Return name and transport of the host for transfers of files: of the profile, else the login node.

@@ -11,9 +11,17 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.prompts import Prompter
 
-__all__ = ["TransferHost"]
+__all__ = ["TransferHost", "profile_of_transfer_host"]
 
 log = logging.getLogger(__name__)
+
+
+def profile_of_transfer_host(profile: Profile) -> Profile:
+    """Return the connection to the host that the profile of a cluster names.
+
+    User and jump hosts of the cluster lead there, too. Its commands for the login node (``prelude``) do not run there.
+    """
+    return replace(profile, host=profile.storage["transfer_host"], port=None, prelude="")
 
 
 class TransferHost:
@@ -24,8 +32,7 @@ class TransferHost:
     Parameters
     ----------
     profile : Profile
-        Profile of the cluster, which names the host. Its user and jump hosts lead there, too; its commands for the
-        login node (``prelude``) do not run there.
+        Profile of the cluster, which names the host.
     prompter : Prompter
         Prompts the user.
     folder : str
@@ -33,8 +40,8 @@ class TransferHost:
     """
 
     def __init__(self, profile: Profile, prompter: Prompter, folder: str) -> None:
-        self.name = profile.storage["transfer_host"]
-        self._profile = replace(profile, host=self.name, port=None, prelude="")
+        self._profile = profile_of_transfer_host(profile)
+        self.name = self._profile.host
         self._prompter, self._folder = prompter, folder
         self._carried: SiteTransports | None = None
         self._lock = asyncio.Lock()

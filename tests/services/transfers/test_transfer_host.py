@@ -114,3 +114,17 @@ async def test_it_may_ask_and_a_refusal_is_told(
                 assert not (tmp_path / "mnt/x").exists()
         assert (await started)["error"] is None
         assert (tmp_path / "mnt/x").read_bytes() == b"x"
+
+
+async def test_a_login_of_an_agent_that_was_killed_ends_with_the_login_to_the_cluster(
+    login_host: SshHost, dtn: SshHost, desk_by: Any, cluster: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    way = TransferWay("openssh", login_host, dtn, dtn.client_entry())
+    async with desk_by(way, cluster, tmp_path) as desk:
+        assert (await transfer(desk.core, "put", str(tmp_path / "x"), f"{ONLY_THERE}/"))["error"] is None
+        desk.core.clusters.site("far")._transfer_host = None  # as if an earlier process had logged in
+        assert dtn.sessions()
+    async with asyncio.timeout(60):
+        while dtn.sessions():
+            await asyncio.sleep(0.05)
