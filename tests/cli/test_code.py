@@ -58,6 +58,10 @@ class Person(NamedTuple):
         return subprocess.run(self.argv(program, *words), env=self.env, capture_output=True, **{**_TEXT, **more})
 
 
+def _queued(cluster: EmbeddedCluster) -> set[str]:
+    return set(cluster.run("squeue", "--noheader", "--format=%A").stdout.split())
+
+
 @pytest.fixture
 def person(own_agent: dict[str, str], cluster: EmbeddedCluster, tmp_path: Path) -> Person:
     """Provide a user of the default cluster."""
@@ -170,6 +174,7 @@ def test_an_interrupt_cancels_a_pending_job(
 ) -> None:
     assert person.slurm("code", "name=short", "-p", "arandu", "--begin=now+3600").returncode == 0
     argv = [sys.executable, "-c", _MAIN.format(folder=str(person.ssh_folder)), "code", "--connect", "short"]
+    before = _queued(cluster)
     with subprocess.Popen(argv, env=person.env, text=True, start_new_session=True, **_PIPES) as waiting:
         assert waiting.stderr is not None
         while "pending" not in waiting.stderr.readline():
@@ -178,7 +183,7 @@ def test_an_interrupt_cancels_a_pending_job(
         out, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (130, "")
     assert "was cancelled" in err
-    wait_for(lambda: not cluster.run("squeue", "--noheader").stdout, "the end of the job")
+    wait_for(lambda: not _queued(cluster) - before, "the end of the job")
 
 
 @pytest.mark.slurm
@@ -221,7 +226,7 @@ def test_an_unused_job_ends(person: Person, cluster: EmbeddedCluster, wait_for: 
     (person.ssh_folder / "jupyter_slurm.conf").write_text(re.sub(r"(ProxyCommand ).* code ", rf"\1{main} code ", text))
     done = person.ssh("ssh", "short", "echo $SLURM_JOB_ID")
     assert done.returncode == 0, done.stderr
-    wait_for(lambda: not cluster.run("squeue", "--noheader").stdout, "the end of the unused job", timeout=90)
+    wait_for(lambda: done.stdout.strip() not in _queued(cluster), "the end of the unused job", timeout=90)
 
 
 _WRONG = (

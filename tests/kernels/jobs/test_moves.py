@@ -40,6 +40,7 @@ class Notebook:
 
     def __init__(self, server: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> None:
         self.server, self._cluster, self._wait_for = server, cluster, wait_for
+        self._others = self._queued("PENDING,RUNNING")  # of tests before, whose kernels give them back later
 
     def move(self, *names: str, **to: str | bool) -> str:
         told = self.server.ask("POST", MOVES, {"notebook": "moved.ipynb", "in": list(names), **to})
@@ -61,14 +62,17 @@ class Notebook:
 
     @property
     def jobs(self) -> list[str]:
-        """Return the unfinished jobs."""
-        return self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING,RUNNING").stdout.split()
+        """Return the unfinished jobs of this notebook."""
+        return [job for job in self._queued("PENDING,RUNNING") if job not in self._others]
 
     def release(self) -> str:
         """Let the held allocation start; return its number."""
-        (job,) = self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING").stdout.split()
+        (job,) = [job for job in self._queued("PENDING") if job not in self._others]
         self._cluster.run("scontrol", "release", job)
         return job
+
+    def _queued(self, states: str) -> list[str]:
+        return self._cluster.run("squeue", "--noheader", "--format=%A", f"--states={states}").stdout.split()
 
     def terminal(self, *words: str) -> Terminal:
         return Terminal(words, self.server.folder, self.server.env, self._wait_for)
