@@ -150,6 +150,21 @@ def test_an_answer_from_elsewhere_ends_the_waiting_here(
     assert "answered elsewhere" in capsys.readouterr().out
 
 
+def test_an_empty_line_is_asked_about_again_unless_the_key_was_accepted_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """JupyterLab removes the field of a cell by an empty line when the key was accepted in its dialog."""
+    lines: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text: lines.pop(0))
+    question = {"text": "Continue (yes/no/[fingerprint])?", "echo": True}
+    prompt: Any = {"host": "gateway", "kind": "host-key", "title": "", "instruction": "", "cluster": "far"}
+    prompt["questions"] = [question]
+    lines[:] = ["", " ", "yes"]
+    assert ask_prompt(prompt, lambda: True) == ["yes"]
+    lines[:] = [""]
+    assert ask_prompt(prompt, lambda: False) == [""]
+
+
 @pytest.mark.parametrize("kind", ["keyboard-interactive", "password", "passphrase", "host-key"])
 def test_what_a_host_says_does_not_look_like_ours(
     kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jupyter_slurm.client.render.terminal import printable
@@ -36,7 +37,7 @@ def answer_prompt(client: AgentClient, prompt: api.Prompt, *, declines: bool) ->
     path = f"/v1/prompts/{prompt['id']}"
     try:
         with contextlib.closing(_WakeSignal(client, prompt["id"])) as bell:
-            answers = _unless_rung(bell, lambda: ask_prompt(prompt))
+            answers = _unless_rung(bell, lambda: ask_prompt(prompt, partial(_is_open, client, prompt["id"])))
     except SlurmError as error:
         if not declines and not isinstance(error, LoginDeclined):
             raise
@@ -55,6 +56,14 @@ def answer_prompt(client: AgentClient, prompt: api.Prompt, *, declines: bool) ->
         return
     with contextlib.suppress(PromptGone):
         client.post(path, json={"answers": answers})
+
+
+def _is_open(client: AgentClient, prompt: str) -> bool:
+    """Return whether a prompt still waits for an answer."""
+    try:
+        return any(waiting["id"] == prompt for waiting in client.get("/v1/prompts"))
+    except SlurmError:  # the agent has ended, and the login with it
+        return False
 
 
 class _WakeSignal:
@@ -84,10 +93,7 @@ class _WakeSignal:
     def _watch(self) -> None:
         waits = True
         while waits and not self._is_over.wait(_WAIT_STEP_S):
-            try:
-                waits = any(prompt["id"] == self._prompt for prompt in self._client.get("/v1/prompts"))
-            except SlurmError:  # the agent has ended, and the login with it
-                waits = False
+            waits = _is_open(self._client, self._prompt)
         with self._lock:
             if not self._is_over.is_set():
                 self.has_rung = True
@@ -129,8 +135,11 @@ def _hidden(text: str) -> str:
         return getpass.getpass(text)
 
 
-def ask_prompt(prompt: api.Prompt) -> list[str]:
+def ask_prompt(prompt: api.Prompt, is_open: Callable[[], bool] = lambda: True) -> list[str]:
     """Put one prompt to the user at this terminal or notebook, and return the answer.
+
+    ``is_open`` returns whether the prompt still waits for an answer. JupyterLab removes the field of a prompt that was
+    answered in its dialog by an empty answer.
 
     Raises
     ------
@@ -146,7 +155,8 @@ def ask_prompt(prompt: api.Prompt) -> list[str]:
         text = _INDENT + (text if text.endswith(" ") else f"{text} ")
         try:
             answer = input(text) if question["echo"] else _hidden(text)
-            while prompt["kind"] == "host-key" and not answer.strip():  # as of ssh, Enter alone is not a refusal
+            # As of ssh, Enter alone is not a refusal.
+            while prompt["kind"] == "host-key" and not answer.strip() and is_open():
                 answer = input(f"{_INDENT}Type yes, no, or the fingerprint: ")
             answers.append(answer)
         except (EOFError, OSError, RuntimeError, NotImplementedError, getpass.GetPassWarning) as error:
