@@ -53,7 +53,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     wait_for(lambda: kernel.value("a.id") != "None", "its number, which may come after its first words")
     step = kernel.value("a.id")
     wait_for(lambda: step in kernel.complete(f"%scancel {step.partition('.')[0]}.")[0], "the step, offered")
-    assert {"gpu", "other"} <= set(kernel.complete("%srun on=")[0])
+    wait_for(lambda: {"gpu", "other"} <= set(kernel.complete("%srun on=")[0]), "the allocations, offered")
     assert kernel.complete("%srun on=gp")[1] == [kernel.value("gpu.title")]
     stop.touch()
     kernel.ok("a.wait(), b.wait()")

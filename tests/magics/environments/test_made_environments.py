@@ -79,13 +79,16 @@ def requirements(kernel: Any, tmp_path: Path, wheels: Path) -> Path:
 
 
 @pytest.mark.here_only("what the node and the login node do is the same")
-def test_an_environment_is_made_used_replaced_and_removed(kernel: Any, requirements: Path) -> None:
+def test_an_environment_is_made_used_replaced_and_removed(
+    kernel: Any, requirements: Path, wait_for: Callable[..., Any]
+) -> None:
     kernel.ok("%slurm env create my-env from={requirements} tool=pip as=made wait", timeout=180)
     assert "env=my-env uses it" in kernel.value("made.stdout")
     cell = "import greeting, sys\ngot = greeting.version, sys.prefix"
     kernel.ok(f"%%sbatch env=my-env as=cell out=got wait\n{cell}")
     path = kernel.value("got[1]")
-    assert kernel.complete("%%sbatch env=my-") == (["my-env"], ["made, last used"])
+    offered = (["my-env"], ["made, last used"])
+    wait_for(lambda: kernel.complete("%%sbatch env=my-") == offered, "the environment, offered")
     assert kernel.value("got[0]") == "1.0"
     assert path == kernel.value("cell.record['environment']['venv']")
     assert "/environments/.made/" in path
