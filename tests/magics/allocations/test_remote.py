@@ -37,6 +37,12 @@ def environment(home: Path, settings_of: Callable[..., dict[str, str]], ssh_site
     connect_to_agent(home).stop_agent()
 
 
+@pytest.fixture(autouse=True)
+def _logged_out(cli: Callable[..., Any]) -> None:
+    """End the login that another test has left: they share an agent, in any order."""
+    assert cli("disconnect", "far", "--yes").returncode == 0
+
+
 def connect_to_agent(home: Path) -> AgentClient:
     """Connect this process to the agent of the module."""
     folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
@@ -72,7 +78,6 @@ def test_a_host_for_transfers_asks_for_its_code_once(
 ) -> None:
     profile = home / "sites" / "far.toml"
     before = profile.read_text()
-    assert cli("disconnect", "far", "--yes").returncode == 0
     profile.write_text(f'{before}[storage]\ntransfer_host = "gateway"\n')
     try:
         kernel = bare_kernel
@@ -120,7 +125,6 @@ def in_terminal(
 def test_a_terminal_asks_without_showing_what_is_typed(
     environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any]
 ) -> None:
-    assert cli("disconnect", "far").returncode == 0
     code = ssh_site.codes.next()
     done, said = in_terminal(environment, ["connect", "far"], b"erification code", lambda: code)
     assert done == 0, said
@@ -133,7 +137,6 @@ def test_a_terminal_asks_without_showing_what_is_typed(
 def test_a_terminal_goes_on_when_the_code_is_given_elsewhere(
     environment: dict[str, str], ssh_site: Site, cli: Callable[..., Any], home: Path
 ) -> None:
-    assert cli("disconnect", "far", "--yes").returncode == 0
     with connect_to_agent(home) as other:
 
         def elsewhere() -> None:
@@ -198,7 +201,6 @@ def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_si
 
 
 def test_who_cannot_be_asked_is_told_what_to_do(environment: dict[str, str], cli: Callable[..., Any]) -> None:
-    cli("disconnect", "far")
     done = cli("connect", "far", stdin=subprocess.DEVNULL)
     assert done.returncode == 1
     assert "jupyter slurm connect far" in done.stderr
