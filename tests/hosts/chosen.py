@@ -30,15 +30,15 @@ _OF_ALL = re.compile(r"^pytestmark = (?:\[.*?^\]|.*?$)", re.MULTILINE | re.DOTAL
 
 
 # The tests that `make test-nightly` has, and of which sets of parameters `make test` has every Nth.
-_EVERY = re.compile(r"(?P<name>.*?)(?: every (?P<every>\d+))?")
 _NIGHTLY = Path(__file__).parents[1] / "nightly.txt"
+_LINE = re.compile(r"(?P<name>.*?)(?: every (?P<every>\d+))?")
 
 
 @functools.cache
 def read_nightly() -> dict[str, int]:
     """Return the tests of ``tests/nightly.txt``: of which sets of parameters ``make test`` has every Nth, 0: none."""
     lines = [line for line in _text(_NIGHTLY).splitlines() if not line.startswith("#")]
-    parts = [found for line in lines if (found := _EVERY.fullmatch(line))]
+    parts = [found for line in lines if (found := _LINE.fullmatch(line))]
     tests = {part["name"]: int(part["every"] or 0) for part in parts}
     assert len(tests) == len(lines), "a test is named twice"
     return tests
