@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ def answering(
     on_wait: Callable[[], None] = lambda: None,
     declines: bool = False,
     asking: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    others: Collection[str] = (),
 ) -> _T:
     """Make a call and answer the prompts of the cluster's hosts during it.
 
@@ -46,6 +47,8 @@ def answering(
         Whether to decline a prompt if this process cannot ask the user; else the prompt waits for another front end.
     asking : callable, optional
         Returns a context in which a prompt is put to the user.
+    others : collection of str, optional
+        More clusters of the call, whose prompts this process answers as well.
 
     Raises
     ------
@@ -53,7 +56,7 @@ def answering(
         The user interrupted; open prompts are declined.
     """
     try:
-        return _answering(client, cluster, call, on_wait, declines=declines, asking=asking)
+        return _answering(client, [cluster, *others], call, on_wait, declines=declines, asking=asking)
     except KeyboardInterrupt:
         from jupyter_slurm.client.interrupts import WaitInterrupted  # rarely needed
 
@@ -62,7 +65,7 @@ def answering(
 
 def _answering(
     client: AgentClient,
-    cluster: str,
+    clusters: Sequence[str],
     call: Callable[[], _T],
     on_wait: Callable[[], None],
     *,
@@ -73,7 +76,7 @@ def _answering(
     # Not a thread of a pool: after an interrupt, the end of the process must not wait for it.
     threading.Thread(target=_run_call, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
     wait, read, turns = _QUICK_CALL_S, set[str](), 0
-    silence = LinkWatch(client, cluster)
+    silence = LinkWatch(client, clusters[0])
     while True:
         with contextlib.suppress(TimeoutError):
             return done.result(wait)
@@ -83,7 +86,7 @@ def _answering(
         if not turns % _STEPS_PER_LINK_CHECK and threading.current_thread() is threading.main_thread():
             silence.report()
         for prompt in client.get("/v1/prompts"):
-            if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
+            if prompt["cluster"] not in clusters or prompt["id"] in read or done.done():
                 continue
             with asking():
                 if prompt["questions"]:

@@ -63,7 +63,10 @@ def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None
         asked["overwrite"] = True
     path = cluster.path("transfers")
     started: api.Transfer = answering(
-        cluster.client, cluster.name, lambda: cluster.client.post(path, json=asked, timeout=None)
+        cluster.client,
+        cluster.name,
+        lambda: cluster.client.post(path, json=asked, timeout=None),
+        others=[str(asked["to_cluster"])] if "to_cluster" in asked else [],
     )
     if "background" in request.keywords:
         return f"Transfer {started['id']} has started. `%slurm transfers` shows its progress."

@@ -64,6 +64,10 @@ class Examination:
         carried = await self._arrive(has_job, is_lost)
         if carried is not None:
             await self._visit(carried, has_job).run_checks()
+            if "transfer_host" in profile.storage and site.is_usable:
+                from jupyter_slurm.services.diagnostics.transfer_host_check import check_transfer_host
+
+                self._after.append(await check_transfer_host(site))
 
     async def check_by_job(self, options: Sequence[str]) -> None:
         """Check a node with a short probe job."""

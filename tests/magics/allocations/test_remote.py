@@ -76,7 +76,7 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
 def test_a_host_for_transfers_asks_for_its_code_once(
     bare_kernel: Any, ssh_site: Site, home: Path, cli: Callable[..., Any], tmp_path: Path
 ) -> None:
-    profile = home / "sites" / "far.toml"
+    profile, other = home / "sites" / "far.toml", home / "sites" / "other.toml"
     before = profile.read_text()
     profile.write_text(f'{before}[storage]\ntransfer_host = "gateway"\n')
     try:
@@ -90,9 +90,18 @@ def test_a_host_for_transfers_asks_for_its_code_once(
         kernel.ok(f"%slurm get sent-1 {tmp_path}/back")
         assert (tmp_path / "back").read_text() == "sent"
         assert len(kernel.asked) == asked + 1
+
+        # In a copy between two clusters, that of the second asks, too: after its login.
+        other.write_text(profile.read_text())
+        kernel.ok("%slurm copy far:sent-1 other:sent-2")
+        kernel.ok(f"%slurm get other:sent-2 {tmp_path}/other")
+        assert (tmp_path / "other").read_text() == "sent"
+        assert len(kernel.asked) == asked + 3
     finally:
-        assert cli("disconnect", "far", "--yes").returncode == 0
+        for name in ("far", "other"):
+            assert cli("disconnect", name, "--yes").returncode == 0
         profile.write_text(before)
+        other.unlink(missing_ok=True)
 
 
 def in_terminal(

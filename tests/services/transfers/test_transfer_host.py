@@ -36,12 +36,16 @@ class TransferWay(Way):
 
 
 @pytest.fixture
-def dtn(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path: Path, tmp_path_factory: Any) -> SshHost:
-    """Provide a host for transfers, with a directory that the login node does not have."""
-    (tmp_path / "mnt").mkdir()
+def dtn(
+    request: Any, ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path: Path, tmp_path_factory: Any
+) -> SshHost:
+    """Provide a host for transfers, with directories that the login node does not have: ``/mnt``, and the parameters."""
+    mounts = {path: tmp_path / path.strip("/") for path in (ONLY_THERE, *getattr(request, "param", ()))}
+    for folder in mounts.values():
+        folder.mkdir()
     shared = [short_tmp, tmp_path_factory.getbasetemp()]
     return ssh_host(
-        name="dtn", users=["root"], own_network=False, shared=shared, mounts={ONLY_THERE: tmp_path / "mnt"},
+        name="dtn", users=["root"], own_network=False, shared=shared, mounts=mounts,
         options={"PermitRootLogin": "prohibit-password"}, sftp=False,
     )  # fmt: skip
 
@@ -128,3 +132,25 @@ async def test_a_login_of_an_agent_that_was_killed_ends_with_the_login_to_the_cl
     async with asyncio.timeout(60):
         while dtn.sessions():
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("dtn", "key", "status", "said"),
+    [
+        ((), "same", "ok", "dtn has your home directory, and rsync"),
+        (("/root",), "same", "warning", "dtn does not have the home directory /root of the login node"),
+        ((), "new", "failed", "has changed"),
+    ],
+    indirect=["dtn"],
+)
+async def test_doctor_checks_it(
+    dtn: SshHost, key: str, status: str, said: str, login_host: SshHost, desk_by: Any, cluster: Any, tmp_path: Path
+) -> None:
+    way = TransferWay("openssh", login_host, dtn, dtn.client_entry())
+    if key == "new":
+        dtn.new_host_key()
+    async with desk_by(way, cluster, tmp_path) as desk:
+        found = (await desk.core.examinations.examine("far"))["findings"]
+        told = [one for one in found if one["about"] == "transfer host"]
+        assert [(one["status"], said in one["said"]) for one in told] == [(status, True)], told
+        assert bool(told[0]["todo"]) == (status != "ok")
