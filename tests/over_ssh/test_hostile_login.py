@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,16 @@ for cell in json.loads(sys.argv[1]):
 print("TOLD", json.dumps(told))
 """
 
+# The directory of ssh comes from the user database.
+CODE = """
+import sys
+from jupyter_slurm.cli.editors import ssh_files
+from jupyter_slurm.cli.main import main
+folder = sys.argv.pop(1)
+ssh_files.ssh_folder = lambda: folder
+sys.exit(main())
+"""
+
 
 class Front:
     """The front ends of a user who is logged in to the hostile node."""
@@ -104,6 +115,28 @@ class Front:
         done = self._run("-P", "-m", "jupyter_slurm.cli.main", *words)
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout + done.stderr
+
+    def code(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run ``jupyter slurm code``, with SSH files of its own."""
+        self.ssh_folder.mkdir(mode=0o700, exist_ok=True)
+        return self._run("-c", CODE, str(self.ssh_folder), "code", *words)
+
+    def ssh(self, host: str, *words: str, patience: float = 100.0) -> subprocess.CompletedProcess[str]:
+        """Run OpenSSH with the file that ``code`` has written; Ctrl-C ends it after some seconds."""
+        argv = ["ssh", "-F", str(self.ssh_folder / "jupyter_slurm.conf"), host, *words]
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(argv, env=self.env, text=True, start_new_session=True, **pipes) as ssh:
+            try:
+                texts = ssh.communicate(timeout=patience)
+            except subprocess.TimeoutExpired:
+                os.killpg(ssh.pid, signal.SIGINT)
+                texts = ssh.communicate(timeout=30)
+        return subprocess.CompletedProcess(argv, ssh.returncode, *texts)
+
+    @property
+    def ssh_folder(self) -> Path:
+        """Return the folder of the SSH files."""
+        return self.home / "dot-ssh"
 
     def _run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -167,5 +200,51 @@ def test_no_lie_of_the_commands_acts_or_ends_the_agent(
         hostile_login.tell("honest")
     assert front.agent == before
     assert "hello" in "".join(front.notebook("%%sbatch wait\nprint('hello')")[0][1])
+    strays = [path for path in (front.home, Path.home(), Path("/tmp")) for path in path.glob("*pwned*")]
+    assert [*strays, *front.home.rglob("*pwned*")] == []
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [pytest.param(name, marks=() if name == "escapes" else pytest.mark.nightly) for name in LIES if name != "honest"],
+)
+def test_no_lie_of_the_commands_acts_in_the_ssh_of_an_editor(
+    front: Front, hostile_login: HostileLogin, lie: str, wait_for: Callable[..., Any]
+) -> None:
+    host = f"editor-{lie}"
+    line = ("far", f"name={host}", "noopen", "--ntasks=1", "/data")
+
+    def connect(patience: float) -> str:
+        done = front.ssh(host, "printf %s $SLURM_JOB_ID", patience=patience)
+        assert not acting([done.stdout, done.stderr], []), done
+        assert "Traceback" not in done.stderr
+        return done.stdout if done.returncode == 0 else ""
+
+    hostile_login.tell("honest")
+    front.command("jobs")
+    before = front.agent
+    try:
+        hostile_login.tell(lie)  # the options of sbatch are asked for
+        made = front.code(*line)
+        assert not acting([made.stdout, made.stderr], []), made
+        hostile_login.tell("honest")
+        assert front.code(*line).returncode == 0
+        files = {path: path.read_bytes() for path in front.ssh_folder.iterdir()}
+        hostile_login.tell(lie)
+        connect(10)  # starts a job, says why it does not, or waits
+        hostile_login.tell("honest")
+        # A job that the lie has named comes to its end first.
+        job = wait_for(lambda: connect(100), "a connection", timeout=200)
+        hostile_login.tell(lie)
+        connect(10)  # to the running job
+    finally:
+        hostile_login.tell("honest")
+    assert wait_for(lambda: connect(100), "another connection", timeout=200).isdecimal()
+    assert job.isdecimal()
+    assert {path: path.read_bytes() for path in front.ssh_folder.iterdir()} == files
+    (known,) = (front.home / "state/ssh-hosts" / host / "known_hosts").read_text().splitlines()
+    assert known.startswith(f"{host} ssh-ed25519 AAAA")
+    front.command("stop", host, "--cluster", "far")
+    assert front.agent == before
     strays = [path for path in (front.home, Path.home(), Path("/tmp")) for path in path.glob("*pwned*")]
     assert [*strays, *front.home.rglob("*pwned*")] == []

@@ -250,7 +250,7 @@ def awaited(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
 
 def absence(answer: SbatchAnswer | None) -> SlurmError:
     """Return the error of a submission whose job is proved not to exist."""
-    said = "; ".join(answer.remarks) if answer else "sbatch ended without an answer"
+    said = ("; ".join(answer.remarks) if answer else "") or "sbatch ended without an answer"
     return ControllerError(
         f"The job is not in the queue ({said}).",
         hint="Run the cell again: there are no traces of a run.",
