@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
 from jupyter_slurm.domain.queries.cluster import GPU_GRES, Node, Partition
 from jupyter_slurm.domain.queries.limits import Limit, Limits
-from jupyter_slurm.domain.slurm_values import Gres
+from jupyter_slurm.domain.slurm_values import Gres, parse_count
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -249,8 +249,8 @@ def _default_memory(partition: Partition) -> int | None:
     if partition.state != "UP":
         return None
     for name in ("DefMemPerCPU", "DefMemPerNode"):
-        if (text := partition.fields.get(name, "")).isdecimal():
-            return int(text) * _MIB
+        if (default := parse_count(partition.fields.get(name, ""))) is not None:
+            return default * _MIB
     return 0
 
 

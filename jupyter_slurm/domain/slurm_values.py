@@ -250,9 +250,9 @@ def parse_exit(text: str) -> tuple[int | None, int | None]:
     if not (first.isascii() and first.isdecimal()) or (colon and not (second.isascii() and second.isdecimal())):
         return None, None
     if colon:
-        return int(first), int(second)
-    status = int(first)
-    if status > 0xFFFF:
+        return parse_count(first), parse_count(second)
+    status = parse_count(first)
+    if status is None or status > 0xFFFF:
         # NO_VAL
         return None, None
     signal = status & 0x7F
@@ -389,11 +389,11 @@ def _indices(extras: str) -> tuple[int, ...]:
     match = _INDICES.search(extras)
     found: list[int] = []
     for piece in match[1].split(",") if match else ():
-        first, dash, last = piece.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        text, dash, end = piece.partition("-")
+        first, last = parse_count(text), parse_count(end if dash else text)
+        if first is None or last is None:
             continue
-        stop = int(last) + 1 if dash else int(first) + 1
-        if stop - int(first) > _MAX_INDICES - len(found):
+        if last + 1 - first > _MAX_INDICES - len(found):
             return ()
-        found.extend(range(int(first), stop))
+        found.extend(range(first, last + 1))
     return tuple(found)

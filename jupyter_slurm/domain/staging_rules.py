@@ -46,8 +46,8 @@ _COMMON_RSYNC_OPTIONS = ["--links", "--times", "--omit-dir-times", "--executabil
 TRANSFER_OPTIONS: Final = [*_COMMON_RSYNC_OPTIONS, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
 """Options of rsync that transfer the files named on standard input."""
 
-_LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d+) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)
-_EQUAL = re.compile(rb"\.[fL] {9} +(\d+) [^ ]+ (.*)", re.DOTALL)
+_LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d{1,19}) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)
+_EQUAL = re.compile(rb"\.[fL] {9} +(\d{1,19}) [^ ]+ (.*)", re.DOTALL)
 _ESCAPED = re.compile(rb"\\#([0-7]{3})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069]")
 _DEST = re.compile(r"(.+?)(?::([/~$].*))?", re.DOTALL)

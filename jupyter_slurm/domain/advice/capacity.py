@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from jupyter_slurm.domain.cluster_facts import Facts, NodeShape, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.cluster import Node, Partition, parse_version
-from jupyter_slurm.domain.slurm_values import Gres, counted, format_memory
+from jupyter_slurm.domain.slurm_values import Gres, counted, format_memory, parse_count
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["FeasibilityWarning", "size_warnings"]
@@ -186,9 +186,9 @@ def _memory_limit(facts: Facts, partition: Partition) -> int | None:
     """Return the bytes that a job may have on a node. With a limit for each CPU, Slurm gives the job more CPUs."""
     for settings in (partition.fields, facts.config):
         for name in ("MaxMemPerNode", "MaxMemPerCPU"):
-            if (text := settings.get(name, "")).isdecimal() and int(text):
+            if most := parse_count(settings.get(name, "")):
                 cpus = max(node.cpus for node, _ in facts.shapes_in[partition.name]) if name == "MaxMemPerCPU" else 1
-                return int(text) * cpus * _MIB
+                return most * cpus * _MIB
     return None
 
 

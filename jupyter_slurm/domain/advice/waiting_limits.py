@@ -9,7 +9,7 @@ from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.queries.cluster import Node
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.queries.limits import Limit
-from jupyter_slurm.domain.slurm_values import counted, format_memory, format_time_limit
+from jupyter_slurm.domain.slurm_values import counted, format_memory, format_time_limit, parse_count
 
 __all__ = [
     "availability_words",
@@ -111,7 +111,7 @@ def partition_words(reason: str, request: WaitingRequest, facts: Facts, time_lim
         return " ".join(
             f"It requests {counted(request.nodes, 'nodes')}; partition {name} allows {limit}."
             for name, limit in most_nodes.items()
-            if limit not in _UNLIMITED and limit.isdecimal() and request.nodes > int(limit)
+            if limit not in _UNLIMITED and (allowed := parse_count(limit)) is not None and request.nodes > allowed
         )
     return ""
 
@@ -188,7 +188,7 @@ def parse_licences(output: str) -> dict[str, tuple[int, int]]:
     found = {}
     for line in output.splitlines():
         words = {name: value for name, sign, value in (word.partition("=") for word in line.split()) if sign}
-        total, free = words.get("Total", ""), words.get("Free", "")
-        if words.get("LicenseName") and total.isdecimal() and free.isdecimal():
-            found[words["LicenseName"]] = (int(total), int(free))
+        total, free = parse_count(words.get("Total", "")), parse_count(words.get("Free", ""))
+        if words.get("LicenseName") and total is not None and free is not None:
+            found[words["LicenseName"]] = (total, free)
     return found

@@ -44,7 +44,9 @@ GPU_QUERY: Final = (
     "--format=csv,noheader,nounits",
 )
 
-_CLOCK = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)", re.ASCII)
+_CLOCK = re.compile(
+    r"(?:(?:(?P<days>\d{1,9})-)?(?P<hours>\d{1,9}):)?(?P<minutes>\d{1,9}):(?P<seconds>\d{1,9}(?:\.\d{1,9})?)", re.ASCII
+)
 
 
 class UsageNumbers(TypedDict):
@@ -150,7 +152,7 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
 
 def _memory(usage: str) -> int | None:
     """Return the used bytes of memory: a plain number with ``--noconvert``, though MiB in the requested resources."""
-    match = re.search(r"(?:^|,)(mem=(\d+)?[^,]*)", usage, re.ASCII)
+    match = re.search(r"(?:^|,)(mem=(\d{1,18})?[^,]*)", usage, re.ASCII)
     if match is None:
         return None
     return int(match[2]) if match[1] == f"mem={match[2]}" else parse_tres(match[1]).get("mem")

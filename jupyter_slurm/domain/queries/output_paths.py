@@ -19,7 +19,7 @@ __all__ = ["BY_TASK", "default_pattern", "expand_pattern", "first_node", "read_p
 _NO_TASK: Final = 4294967294
 
 _MAX_FIELD_DIGITS: Final = 10
-_SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d*)(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
+_SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d{0,9})(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
 
 BY_TASK: Final = frozenset("abJjN")
 """Symbols that differ between the tasks of an array."""

@@ -15,7 +15,7 @@ __all__ = ["StartEstimate", "parse_start_estimate"]
 #   Job 7 to start at 1764118800 on cluster c a using 4 processors on nodes n[1-2] in partition gpu
 # Stable are: the start is the first, and each other value stands beside a word of its own.
 _LINE = re.compile(r"\bjobs?\b.*?\bstart at (?P<start>\S+)(?P<rest>.*)", re.IGNORECASE)
-_CPUS = re.compile(r"\b(\d+) (?:processors?|cpus?)\b", re.IGNORECASE)
+_CPUS = re.compile(r"\b(\d{1,9}) (?:processors?|cpus?)\b", re.IGNORECASE)
 _NODES = re.compile(r"\bon (?:nodes? )?(?!nodes?\b|cluster\b|partition\b)(\S+)", re.IGNORECASE)
 _PARTITION = re.compile(r"\bpartition ([^\s,]+)", re.IGNORECASE)
 _DEBUG = re.compile(r"\bdebug\d?:")  # with -v, lines about each cluster come before

@@ -17,6 +17,7 @@ from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.queries import cluster, job_detail, queue
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.slurm_values import parse_count
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
 from jupyter_slurm.services.large_answers import parse_answer
 from jupyter_slurm.services.slurm.accounting import ACCOUNTING_COMMANDS, Accounting
@@ -249,7 +250,7 @@ class SlurmClient:
     async def version(self) -> tuple[int, int] | None:
         """Return the version of the commands, as (22, 5)."""
         if self._version is None:
-            found = re.search(rb"(\d+)\.(\d+)", await self.query(["sbatch", "--version"]))
+            found = re.search(rb"(\d{1,4})\.(\d{1,4})", await self.query(["sbatch", "--version"]))
             self._version = (int(found[1]), int(found[2])) if found else None
         return self._version
 
@@ -353,8 +354,8 @@ def _output_text(done: Completed) -> str:
 
 def job_memory(configuration: Mapping[str, str]) -> float:
     """Return for how many seconds after its end the controller remembers a job; infinite if always, 0 if unknown."""
-    found = re.match(r"\d+", configuration.get("MinJobAge", ""))
-    return (int(found[0]) or math.inf) if found else 0.0
+    age = parse_count(configuration.get("MinJobAge", "").partition(" ")[0])
+    return 0.0 if age is None else age or math.inf
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:

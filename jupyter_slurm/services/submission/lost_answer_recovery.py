@@ -230,7 +230,7 @@ class SubmissionRecovery:
                 if await self._wait_owned(case.entry):
                     await self._settle(case)
                 return
-            except (SlurmError, OSError) as error:
+            except (SlurmError, OSError, ValueError) as error:  # ValueError: of an answer that cannot be read
                 log.warning("submission %s: %s", case.entry.key, error)
                 said = error.message if isinstance(error, SlurmError) else str(error)
                 case.entry.error = sbatch_execution.awaited(said, is_cancelled=case.entry.is_to_be_cancelled)

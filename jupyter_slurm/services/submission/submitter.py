@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.domain.slurm_values import parse_count
 from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
@@ -233,7 +234,7 @@ class Submitter:
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
         """Return the parts of an array to submit; none if Slurm accepts the array as it is."""
         told = await self._client.cached_configuration()
-        limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
+        limits = [parse_count(told.get(name, "")) or 0 for name in _LIMITS]
         return divided(plan.folder.key, plan.record.array_tasks, plan.chosen, (limits[0], limits[1] or math.inf))
 
     async def _submit_directory(
