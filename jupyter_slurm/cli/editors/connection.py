@@ -61,7 +61,7 @@ def connect_host(name: str) -> int:
         session = _running(cluster, host)
         is_new = session is None
         session = session or _launch(cluster, host, parsed)
-    if not _await(session, is_cancelled_alone=is_new and "keep" not in parsed.keywords):
+    if not _await(host, session, is_cancelled_alone=is_new and "keep" not in parsed.keywords):
         return 130
     way: api.SessionWay = cluster.client.get(f"/v1/sessions/{session.data['key']}/way")
     if "host_key" not in way:
@@ -114,7 +114,7 @@ def _launch(cluster: Cluster, host: EditorHost, parsed: MagicLine) -> Session:
     name = _free_name(cluster, host)
     request = parsed._replace(keywords={**words, "name": name}, args=_SERVER, rest=[])
     report(f"{name}: submitting a job on {shown_name(cluster)}: {shlex.join(parsed.options)}".removesuffix(": "))
-    session = launch(cluster, request, ssh=host.public_key)
+    session = launch(cluster, request, ssh=(host.public_key, host.name))
     host.write_job(str(session.data["key"]))
     return session
 
@@ -131,7 +131,7 @@ def _free_name(cluster: Cluster, host: EditorHost) -> str:
     return name
 
 
-def _await(session: Session, *, is_cancelled_alone: bool) -> bool:
+def _await(host: EditorHost, session: Session, *, is_cancelled_alone: bool) -> bool:
     """Wait until the job serves; return whether it does. Ctrl-C cancels a pending job of this connection."""
     from jupyter_slurm.client.interrupts import WaitInterrupted
 
@@ -152,6 +152,7 @@ def _await(session: Session, *, is_cancelled_alone: bool) -> bool:
     except WaitInterrupted:
         if is_cancelled_alone and session.data["session"] and session.state in ("submitted", "pending"):
             session.cancel()
+            host.write_job("")  # sbatch may hang for long: the next connection submits another job
             report(f"{session.title} was cancelled.")
         else:
             report(f"{session.title} continues. Cancel it with `jupyter slurm stop {session.name}`.")
