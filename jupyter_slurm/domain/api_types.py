@@ -548,6 +548,7 @@ class Launch(TypedDict):
     app: NotRequired[str | None]  # jupyter, code-server, marimo, mlflow, rstudio, tensorboard
     app_values: NotRequired[LaunchAppValues]
     ssh: NotRequired[str | None]
+    ssh_host: NotRequired[str | None]
     port: NotRequired[int | None]
     on: NotRequired[str | None]
     prefix: NotRequired[str | None]
@@ -575,6 +576,7 @@ class Session(TypedDict):
     path: str
     command: Sequence[str] | None
     app: NotRequired[str | None]
+    ssh_host: NotRequired[str | None]
     resume: NotRequired[int | None]
     server: NotRequired[str | None]
     port: NotRequired[int | None]

@@ -85,6 +85,7 @@ class SessionPart(ImageFolder, total=False):
     jupyter: str
     command: list[str]
     ssh: str
+    ssh_host: str
     app: str
     package: str
     install: str

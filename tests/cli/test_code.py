@@ -212,6 +212,9 @@ def test_two_laptops_have_a_job_each_for_a_host_of_one_name(
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "is a host for ssh and has no page" in refused.stderr
     assert "on the computer that started it" in laptop.slurm("sessions").stdout
+    told = json.loads(person.slurm("sessions", "--json").stdout)
+    assert sorted(one["session"]["ssh_host"] for one in told) == ["far", "far"]
+    assert len({one["label"] for one in told}) == 2
     assert jobs[:2] == jobs[2:]
     assert jobs[0] != jobs[1]
     cluster.run("scancel", *map(str.strip, jobs[:2]))

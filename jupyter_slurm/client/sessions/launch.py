@@ -125,7 +125,7 @@ def launch(
     parsed: MagicLine,
     *,
     notify: Callable[[api.Job], None] = report_warnings,
-    ssh: str | None = None,
+    ssh: tuple[str, str] | None = None,
     on: str | None = None,
 ) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
@@ -138,8 +138,8 @@ def launch(
         Options of sbatch and keywords.
     notify : callable, optional
         Function that shows warnings about the submitted job; by default they are printed.
-    ssh : str, optional
-        Public key that sshd lets in, instead of the command.
+    ssh : (str, str), optional
+        Instead of the command, sshd: the public key that it lets in, and the name of the host for ssh here.
     on : str, optional
         ID of a running job, or key of an open allocation, in which the server runs as a step. By default the value of
         ``on=``.
@@ -171,7 +171,9 @@ def launch(
     others = naming_others(cluster, place) if place else contextlib.nullcontext()
     with submission.body(cluster) as body, others:
         asked = _request(body, parsed)
-        asked |= {"ssh": ssh, "on": place}
+        asked |= {"on": place}
+        if ssh is not None:
+            asked |= {"ssh": ssh[0], "ssh_host": ssh[1]}
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:

@@ -246,6 +246,7 @@ class SessionRecord(JsonObject):
     image_dir: str | None = None
     command: Sequence[str] | None = None
     ssh: str | None = None
+    ssh_host: str | None = None
     app: str | None = None
     package: str | None = None
     install: str | None = None

@@ -91,6 +91,7 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
         "idle": request.idle,
         "command": request.command,
         "app": request.app,
+        "ssh_host": request.ssh_host,
         "resume": record.resume,
         "dir": request.dir,
         "on": request.on,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OF_A_SESSION", "check_on", "session_part", "start_on"]
 
-OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh", "app")
+OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter", "ssh", "ssh_host", "app")
 """Fields of a launch that are part of the record of a session."""
 
 _KEY_TIME = len("20261129-063000-")  # characters of a key before its random digits

@@ -6,6 +6,7 @@ import type { ISignal } from "@lumino/signaling";
 import type { ApiSchemas, IJob, IProblem, ISession } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
 import type { IJobsModel } from "../common/jobs_model";
+import { jobName } from "../common/labels";
 import { newRequestKey, type ILaunch, type ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import type { IResourcesModel } from "../resources/model";
@@ -131,9 +132,14 @@ export function isOpen({ session }: SessionJob): boolean {
   return session.state === "ready" || session.state === "reconnecting";
 }
 
-/** Whether a session is an SSH server for an editor: its name is the host for ssh, and it has no page. */
+/** Whether a session is an SSH server for an editor, which has no page. */
 export function isSshHost({ session }: SessionJob): boolean {
   return session.app === "ssh";
+}
+
+/** The host for ssh of a session. The name of the session is longer if another computer has a host of that name. */
+export function sshHost(job: SessionJob): string {
+  return job.session.ssh_host ?? jobName(job);
 }
 
 /** Whether a request certainly had no effect: the agent itself refused it. */

@@ -19,7 +19,7 @@ import {
   sessionState,
   sessionSteps,
 } from "./labels";
-import { isOpen, isOver, isSshHost, type ISessionsModel, type SessionJob } from "./model";
+import { isOpen, isOver, isSshHost, sshHost, type ISessionsModel, type SessionJob } from "./model";
 
 interface ISessionProps {
   readonly model: ISessionsModel;
@@ -79,9 +79,9 @@ function Actions(props: React.PropsWithChildren<ISessionProps>): React.ReactElem
           type="button"
           className="jp-mod-styled"
           title={trans.__("For Remote-SSH of an editor, and for ssh")}
-          aria-label={trans.__("Copy the SSH host %1", name)}
+          aria-label={trans.__("Copy the SSH host %1", sshHost(job))}
           onClick={() => {
-            Clipboard.copyToSystem(name);
+            Clipboard.copyToSystem(sshHost(job));
           }}
         >
           {trans.__("Copy SSH host")}

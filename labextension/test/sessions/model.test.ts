@@ -7,6 +7,7 @@ import { newRequestKey } from "../../src/common/launch_request";
 import { otherGres } from "../../src/common/launch_request";
 import { formProblems, initialForm, launchRequest } from "../../src/sessions/form_values";
 import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
+import { sshHost } from "../../src/sessions/model";
 import { startValues } from "../../src/sessions/settings";
 import { CLUSTER, here, session } from "./fixtures";
 
@@ -227,5 +228,13 @@ describe("the words of a session", () => {
 
   it("are free of the signs of a terminal", () => {
     expect(plainText("\u001b[31mred\u001b[0m\r\n\u001b]0;title\u0007<b>\u0000")).toBe("red\n<b>");
+  });
+});
+
+describe("the host for ssh", () => {
+  it("is that of the computer that launched the session, whatever the session is named", () => {
+    const longer = { label: "far-a1b2c3", session: { ssh_host: "far" } } as unknown as IJob;
+    expect(sshHost(session("ready", longer))).toBe("far");
+    expect(sshHost(session("ready", { label: "far" }))).toBe("far");
   });
 });

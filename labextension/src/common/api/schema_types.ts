@@ -521,6 +521,8 @@ export interface components {
             };
             /** @description The server is sshd, for an editor, and lets in this public key alone; `command` is then what it is called */
             readonly ssh?: string | null;
+            /** @description With `ssh`: the host in the ssh configuration of the computer that launches the session */
+            readonly ssh_host?: string | null;
             /** @description Here; by default the first that is free */
             readonly port?: number | null;
             /** @description A running job of the user, or an open allocation, by its Slurm id or key: the server runs in it as a step. It ends with that job, and the job goes on when it ends. There are then no options, no resume and no stage */
@@ -561,8 +563,10 @@ export interface components {
             readonly path: string;
             /** @description What serves, where it is no Jupyter */
             readonly command: readonly string[] | null;
-            /** @description The name of what serves: as of a launch, or ssh where it is sshd, of which the name of the session is the host; null of Jupyter or another command */
+            /** @description The name of what serves: as of a launch, or ssh where it is sshd; null of Jupyter or another command */
             readonly app?: string | null;
+            /** @description Of sshd: the host in the ssh configuration of the computer that launched the session */
+            readonly ssh_host?: string | null;
             /** @description How often it begins anew at most */
             readonly resume?: number | null;
             /** @description Which Jupyter it is, with its version, or the command's name */
