@@ -18,6 +18,18 @@ async def test_streams_are_bytes_and_the_exit_code_is_told(transport):
     assert (done.exit_code, done.stdout, done.stderr) == (3, b"\xfe\n", b"\xff")
 
 
+async def test_a_command_of_a_stream_may_print_any_amount_of_errors(transport):
+    """A window of SSH and a pipe hold some of it; rsync prints a line for each of a hundred thousand files."""
+    command = "head -c 8000000 /dev/zero | tr '\\0' x >&2; echo done"
+    await transport.run(["true"])
+    stream = await asyncio.to_thread(transport.pipe, ["/bin/sh", "-c", command], 30)
+    async with asyncio.timeout(60):
+        assert await asyncio.to_thread(stream.recv, 100) == b"done\n"
+        with pytest.raises(ConnectionResetError, match="xxx"):
+            await asyncio.to_thread(stream.recv, 100)
+    stream.close()
+
+
 async def test_a_start_brings_large_files_along(transport, place):
     data = os.urandom(3 << 20)
     folder = place.path / "large"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 _FORBIDDEN_CODE = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
 _MAX_STDERR_BYTES = 4096  # bytes to keep of a command's standard error
+_STDERR_TIMEOUT_S = 1.0  # seconds until the last of it has arrived
 _RETRY_INTERVAL_S = 0.05  # seconds
 _SESSION_CLOSE_S = 2.0  # seconds until a closed session makes room
 _GRACE_PERIOD_S = 5.0  # seconds for the loop to give up by itself
@@ -101,6 +103,9 @@ class CommandStream:
         self._session, self._ended = session, ended
         self._stderr = bytearray()
         session.settimeout(None)
+        # Also while nothing is read: a command that cannot write an error message waits.
+        self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
+        self._listening.start()
 
     @property
     def has_files(self) -> bool:
@@ -119,20 +124,18 @@ class CommandStream:
         """Wait for output. A command that ended with an error message has broken the stream."""
         try:
             data = self._session.recv(size)
-            self._listen()
         except (paramiko.SSHException, EOFError) as error:
             raise ConnectionResetError("the connection broke") from error
         if not data:
+            self._listening.join(_STDERR_TIMEOUT_S)
             raise ConnectionResetError(printable(bytes(self._stderr), 1000).strip() or "the command ended")
         return data
 
     def _listen(self) -> None:
-        while self._session.recv_stderr_ready():
-            said = self._session.recv_stderr(_MAX_STDERR_BYTES)
-            if not said:
-                return
-            self._stderr += said
-            del self._stderr[:-_MAX_STDERR_BYTES]
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            while said := self._session.recv_stderr(_MAX_STDERR_BYTES):
+                self._stderr += said
+                del self._stderr[:-_MAX_STDERR_BYTES]
 
     def sendall(self, data: bytes) -> None:
         """Send input to the command."""
