@@ -18,7 +18,9 @@ from jupyter_slurm.domain import untrusted_files
 from jupyter_slurm.errors import UsageError
 
 __all__ = [
+    "PARTIAL_FOLDER_NAME",
     "STAGE_FOLDER_NAME",
+    "TEMPORARY_FOLDER",
     "TRANSFER_OPTIONS",
     "FileSignature",
     "FolderChange",
@@ -43,7 +45,14 @@ STAGE_FOLDER_NAME: Final = ".jupyter-slurm-stage"
 # Links stay links. Links that lead out of the folder are not sent, in either direction. Times are compared; of the
 # permissions, only the executable bit is copied.
 _COMMON_RSYNC_OPTIONS = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
-TRANSFER_OPTIONS: Final = [*_COMMON_RSYNC_OPTIONS, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
+PARTIAL_FOLDER_NAME: Final = ".rsync-partial"
+"""Directory in each directory that receives files: the beginnings of files whose transfer was cut."""
+TEMPORARY_FOLDER: Final = f"{PARTIAL_FOLDER_NAME}/temporary"
+"""Directory in the receiving directory: the files that rsync is receiving. One that is cut may leave some."""
+TRANSFER_OPTIONS: Final = [
+    *_COMMON_RSYNC_OPTIONS,
+    *(f"--partial-dir={PARTIAL_FOLDER_NAME}", f"--temp-dir={TEMPORARY_FOLDER}", "--files-from=-", "--from0"),
+]
 """Options of rsync that transfer the files named on standard input."""
 
 _LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d{1,19}) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)

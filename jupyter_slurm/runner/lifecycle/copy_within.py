@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 else:
     JobDirectory = load("job_directory").JobDirectory
 
+_TEMPORARY = ".rsync-partial/temporary"  # in the directory that receives: one that is killed may leave some files
 _RSYNC = [
     *("rsync", "--links", "--times", "--omit-dir-times", "--executability", "--no-devices"),
-    *("--no-specials", "--partial-dir=.rsync-partial", "--from0", "--info=progress2", "--no-human-readable"),
+    *("--no-specials", "--partial-dir=.rsync-partial", "--temp-dir=" + _TEMPORARY),
+    *("--from0", "--info=progress2", "--no-human-readable"),
 ]
 _CP = ["cp", "-dR", "--preserve=timestamps", "--parents", "--"]
 _VANISHED_EXIT_CODE = 24
@@ -73,7 +75,7 @@ class Counter:
 
 def copy(one: CopiedFolder, folder: str, counter: Counter) -> int:
     """Copy the names of one directory; return the exit code of the program."""
-    os.makedirs(one["received"], 0o700, exist_ok=True)
+    os.makedirs(os.path.join(one["received"], _TEMPORARY), 0o700, exist_ok=True)
     return (_by_rsync if shutil.which("rsync") else _by_cp)(one, folder, counter)
 
 

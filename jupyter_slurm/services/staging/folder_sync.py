@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import posixpath
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging_rules
@@ -30,6 +31,11 @@ _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FIL
 _LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
 _TARGETS = 'cd -- "$1" || exit; find . -type l -printf "%P\\0%l\\0" 2>/dev/null; :'
 _FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
+_MAKE_TEMPORARY = f'cd -- "$1" && mkdir -p -m 700 -- {staging_rules.TEMPORARY_FOLDER}'
+_REMOVE_TEMPORARY = (
+    f'cd -- "$1" && rm -rf -- {staging_rules.TEMPORARY_FOLDER} && '
+    f"{{ rmdir -- {staging_rules.PARTIAL_FOLDER_NAME} 2>/dev/null || :; }}"
+)
 # Earlier notes name folders, too.
 _REMOVE_SCRIPT = """
 cd -- "$1" && xargs -0 sh -c 'for path do [ -d "$path" ] && [ ! -L "$path" ] || rm -f -- "$path" || exit 1; done' sh
@@ -128,8 +134,19 @@ class FolderSync:
 
         sent(0, total)
         options = [*staging_rules.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
+        await self._run_at_receiver(_MAKE_TEMPORARY, is_pull=is_pull)
         self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
+        await self._run_at_receiver(_REMOVE_TEMPORARY, is_pull=is_pull)
         sent(total, total)
+
+    async def _run_at_receiver(self, script: str, *, is_pull: bool) -> None:
+        """Run a script in the folder that receives files."""
+        if not is_pull:
+            await self._run_rsync("write to", script)
+            return
+        argv = ["/bin/sh", "-c", script, "sh", self.source]
+        done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=False)
+        self._checked(Completed(done.returncode, done.stdout, done.stderr), is_pull=True)
 
     async def base(self) -> dict[str, FileSignature]:
         """Return the last common state of both sides; empty if it was of another local folder."""

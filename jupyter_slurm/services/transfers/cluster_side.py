@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME
 from jupyter_slurm.domain.storage.transfer_rules import Entry, parse_entries
 from jupyter_slurm.errors import CommandError, ParseError, UsageError
 from jupyter_slurm.services.large_answers import call_off_loop
@@ -59,7 +60,7 @@ done' sh
 # Names are moved one directory at a time, whole directories first. What stays has met a file of the same name.
 _FINISH: Final = r"""
 base=$1 received=$2 flag=$3
-cd -- "$received" || exit
+cd -- "$received" && rm -rf -- "./$4" || exit
 xargs -0 -r sh -c '
   base=$1; shift
   for name do
@@ -143,7 +144,8 @@ class ClusterSide:
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        await self._run("write to", _MAKE, dest.partial, *(group.received for group in groups))
+        received = [path for group in groups for path in (group.received, *group.temporary)]
+        await self._run("write to", _MAKE, dest.partial, *received)
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Move received files to the destination; see :class:`Side`."""
@@ -153,8 +155,8 @@ class ClusterSide:
             renamed = [f"./{word}" for pair in group.names.items() if pair[0] != pair[1] for word in pair]
             if renamed:
                 await self._run("write to", _RENAME, group.received, names=renamed)
-            flag = "-f" if overwrite else "-n"
-            done = await self._run("write to", _FINISH, dest.folder, group.received, flag, names=finals)
+            args = (dest.folder, group.received, "-f" if overwrite else "-n", PARTIAL_FOLDER_NAME)
+            done = await self._run("write to", _FINISH, *args, names=finals)
             met += [path.removeprefix("./") for path in decode_output(done.stdout).split("\0")[:-1]]
         await self.transport.remove(dest.partial)
         return met

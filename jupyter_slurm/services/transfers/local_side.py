@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME
 from jupyter_slurm.domain.staging_rules import names as first_names
 from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, LINK, Entry, is_copied
 from jupyter_slurm.errors import CommandError, UsageError
@@ -20,8 +21,6 @@ from jupyter_slurm.services.transfers.sides import Destination, Group, Item
 __all__ = ["LocalSide", "open_directory"]
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-PARTIAL_NAME: Final = ".rsync-partial"
-"""Directory in which rsync keeps the beginning of a file."""
 
 
 class LocalSide:
@@ -47,7 +46,7 @@ class LocalSide:
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        for path in (dest.partial, *(group.received for group in groups)):
+        for path in (dest.partial, *(path for group in groups for path in (group.received, *group.temporary))):
             try:
                 if not _is_own_directory(path):
                     os.mkdir(path, 0o700)
@@ -171,7 +170,7 @@ def _finish(dest: Destination, groups: Sequence[Group], overwrite: bool) -> list
 def _check_received(group: Group) -> None:
     """Refuse names that were not asked for, and everything but files, directories and links that stay inside."""
     there = os.listdir(group.received)
-    bad = [name for name in there if name not in group.names and name != PARTIAL_NAME]
+    bad = [name for name in there if name not in group.names and name != PARTIAL_FOLDER_NAME]
     for path, entry in _walk(group.received, [name for name in there if name in group.names]):
         if not is_copied(path, entry):
             bad.append(path)
@@ -199,7 +198,7 @@ def _merge(name: str, received: int, final: str, base: int, overwrite: bool, pat
         met = list[str]()
         with open_directory(name, received) as inner, open_directory(final, base) as outer:
             for each in os.listdir(inner):
-                if each != PARTIAL_NAME:
+                if each != PARTIAL_FOLDER_NAME:
                     met += _merge(each, inner, each, outer, overwrite, path)
         return met
     if there is not None and (not overwrite or stat.S_ISDIR(there.st_mode)):

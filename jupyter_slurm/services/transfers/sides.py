@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME, TEMPORARY_FOLDER
 from jupyter_slurm.domain.storage.transfer_rules import Entry
 from jupyter_slurm.errors import UsageError
 
@@ -32,6 +33,11 @@ class Group:
     folder: str
     names: Mapping[str, str]
     received: str
+
+    @property
+    def temporary(self) -> tuple[str, ...]:
+        """Return the directories of the files that rsync is receiving, outer one first."""
+        return tuple(posixpath.join(self.received, name) for name in (PARTIAL_FOLDER_NAME, TEMPORARY_FOLDER))
 
 
 @dataclass(frozen=True)

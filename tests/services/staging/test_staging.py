@@ -423,6 +423,8 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
             await submitting
             assert LARGE < meter.total < 1.15 * LARGE, "it went on where it was"
         await desk.finished(key)
+        names = {path.name for path in (await there(desk, await desk.job(key))).iterdir()}
+        assert not [name for name in names if name == ".rsync-partial" or name.startswith(".large.")]
         assert await desk.text(key) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
 
         key, submitting = await on_the_way(desk, project, text)
