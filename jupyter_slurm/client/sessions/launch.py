@@ -171,9 +171,7 @@ def launch(
     others = naming_others(cluster, place) if place else contextlib.nullcontext()
     with submission.body(cluster) as body, others:
         asked = _request(body, parsed)
-        asked |= {"on": place}
-        if ssh is not None:
-            asked |= {"ssh": ssh[0], "ssh_host": ssh[1]}
+        asked |= {"ssh": ssh[0] if ssh else None, "ssh_host": ssh[1] if ssh else None, "on": place}
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:

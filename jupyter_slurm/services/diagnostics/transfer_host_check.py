@@ -26,7 +26,7 @@ async def check_transfer_host(site: Site) -> Finding:
             return Finding(
                 "warning",
                 _ABOUT,
-                f"{name} does not have the home directory {home} of the login node, or has another one there",
+                f"{name} does not have the home directory {home} of the login node, or has another one of that name",
                 f"Transfers use the directories of {name}. Write paths of directories that both hosts have, or remove "
                 "`transfer_host` from [storage] in the profile.",
             )

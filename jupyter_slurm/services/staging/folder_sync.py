@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import posixpath
-import subprocess
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging_rules
@@ -134,19 +135,31 @@ class FolderSync:
 
         sent(0, total)
         options = [*staging_rules.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
-        await self._run_at_receiver(_MAKE_TEMPORARY, is_pull=is_pull)
+        await self._make_temporary(is_pull=is_pull)
         self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
-        await self._run_at_receiver(_REMOVE_TEMPORARY, is_pull=is_pull)
+        await self._remove_temporary(is_pull=is_pull)
         sent(total, total)
 
-    async def _run_at_receiver(self, script: str, *, is_pull: bool) -> None:
-        """Run a script in the folder that receives files."""
+    async def _make_temporary(self, *, is_pull: bool) -> None:
+        """Make the directory of the files that rsync is receiving."""
         if not is_pull:
-            await self._run_rsync("write to", script)
+            await self._run_rsync("write to", _MAKE_TEMPORARY)
             return
-        argv = ["/bin/sh", "-c", script, "sh", self.source]
-        done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, check=False)
-        self._checked(Completed(done.returncode, done.stdout, done.stderr), is_pull=True)
+        try:
+            path = os.path.join(self.source, staging_rules.TEMPORARY_FOLDER)
+            await asyncio.to_thread(os.makedirs, path, 0o700, exist_ok=True)
+        except OSError as error:
+            raise CommandError(
+                f"Cannot write to {self.source}: {error.strerror}.",
+                hint="Check its permissions and the free space. The results are in the directory on the cluster.",
+            ) from error
+
+    async def _remove_temporary(self, *, is_pull: bool) -> None:
+        """Remove that directory, with what a cut rsync has left in it."""
+        if is_pull:
+            await asyncio.to_thread(_remove_local_temporary, self.source)
+        else:
+            await self._run_rsync("write to", _REMOVE_TEMPORARY)
 
     async def base(self) -> dict[str, FileSignature]:
         """Return the last common state of both sides; empty if it was of another local folder."""
@@ -236,6 +249,12 @@ class FolderSync:
             else ("Nothing was submitted. Exclude files with a line `- NAME` in .rsync-filter of the folder.")
         )
         raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
+
+
+def _remove_local_temporary(folder: str) -> None:
+    shutil.rmtree(os.path.join(folder, staging_rules.TEMPORARY_FOLDER), ignore_errors=True)
+    with contextlib.suppress(OSError):  # other directories may be in it
+        os.rmdir(os.path.join(folder, staging_rules.PARTIAL_FOLDER_NAME))
 
 
 def _parents(path: str) -> Iterator[str]:
