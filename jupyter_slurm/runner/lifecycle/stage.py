@@ -198,10 +198,10 @@ def command(place: JobDirectory, args: list[str]) -> list[str]:
 
 def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
     """Run the command on the node's disk; return its exit code as a shell would see it."""
-    process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     heard: list[int] = []
     for listened in (*_ENDING, *_PASSED_ON):
         signal.signal(listened, lambda got, _: heard.append(got))
+    process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     left, is_ending = _END_TIMEOUT_S, False
     while process.poll() is None and left > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
