@@ -125,8 +125,8 @@ def _free_name(cluster: Cluster, host: EditorHost) -> str:
         return host.name
     name = f"{host.name[:55]}-{hashlib.sha256(host.public_key.encode()).hexdigest()[:6]}"
     report(
-        f"Another session has the name {host.name}, for example that of another computer. The job of this computer is "
-        f"the session {name}. `ssh {host.name}` connects to it."
+        f"Another session has the name {host.name}: that of another computer, or one whose submission was interrupted. "
+        f"The job of this computer is the session {name}. `ssh {host.name}` connects to it."
     )
     return name
 

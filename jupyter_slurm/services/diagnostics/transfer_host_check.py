@@ -15,7 +15,7 @@ _ABOUT: Final = "transfer host"
 
 
 async def check_transfer_host(site: Site) -> Finding:
-    """Log in to the host for transfers that the profile of a connected cluster names, and look at it."""
+    """Check the login, the home directory and rsync of the host that the profile of a connected cluster names."""
     try:
         name, transport = await site.transfer_transport()
         home = site.cluster.location.home
