@@ -140,6 +140,9 @@ def run(place: JobDirectory, args: list[str]) -> int:
     told = variables(place, os.environ)
     tied = proc.dying_with_us(signal.SIGTERM)
     env = {**os.environ, **told, "JUPYTER_SLURM_RAY_ROLE": "head"}
+    early: list[int] = []  # signals that arrived before the head started
+    for number in (*_PASSED_ON, signal.SIGTERM):
+        signal.signal(number, lambda got, _: early.append(got))
     head = subprocess.Popen(first, env=env, preexec_fn=tied)
     is_ended = False
 
@@ -155,6 +158,8 @@ def run(place: JobDirectory, args: list[str]) -> int:
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: head.send_signal(number))
     signal.signal(signal.SIGTERM, end)
+    for number in early:
+        signal.raise_signal(number)
     workers = None
     try:
         if others:
