@@ -11,6 +11,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 BIN := .venv/bin
 # Node.js of this machine, or the one that `make` puts under .build/.
 export PATH := $(CURDIR)/.build/node/bin:$(CURDIR)/$(BIN):$(PATH)
+# Each worker of pytest would compile its plugins.
+unexport PYTHONDONTWRITEBYTECODE
 # What is tested is the installed wheel: neither this folder nor PYTHONPATH may hide it.
 export PYTHONSAFEPATH := 1
 unexport PYTHONPATH
@@ -59,7 +61,7 @@ PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
 PYTEST_NIGHTLY = $(BIN)/pytest -n 8 --dist loadgroup -p no:schemathesis --hypothesis-profile nightly \
   -m "(nightly or hypothesis) and not (alone or browser or bench)"
 PYTEST_NIGHTLY_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and nightly"
-PYTEST_NIGHTLY_ALONE = $(BIN)/pytest -m "alone and nightly and not (browser or bench)"
+PYTEST_NIGHTLY_ALONE = $(BIN)/pytest --hypothesis-profile nightly -m "alone and not (browser or bench) and (nightly or hypothesis)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
 PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,16 +16,11 @@ MAX_PARAMETERS = 6  # of a constructor, without ``self``
 FOLDER_MODULES = range(2, 16)
 GENERATED = {"domain/api_types.py"}
 
-_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-
 
 def find_code_lines(source: str) -> set[int]:
     """Return the numbers of the lines with code."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    return lines
+    lines = (line.strip() for line in source.splitlines())
+    return {number for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
 
 
 def find_large(path: str, source: str) -> Iterator[str]:

@@ -23,6 +23,8 @@ from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 _LONG = 1000
+# `make test-nightly` chooses a profile with more.
+EXAMPLES = settings.default.max_examples // 20
 
 
 def _without_long(part: Any) -> Any:
@@ -65,7 +67,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @asked.parametrize()
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:
     # A schema does not say whether a cell makes sense, or a job exists: valid requests may be refused too.
     case.call_and_validate(

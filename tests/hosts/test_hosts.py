@@ -19,7 +19,7 @@ from ssh_hosts.sshd import new_key
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.nightly]  # of the test bed itself
 
 
 @pytest.fixture(scope="module")

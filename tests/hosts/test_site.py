@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ssh_hosts import Site
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.nightly]  # of the test bed itself
 
 
 @pytest.fixture

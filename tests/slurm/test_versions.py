@@ -18,7 +18,7 @@ from jupyter_slurm.embedded.machine import cgroups
 from jupyter_slurm.embedded.machine.slurm_versions import RELEASES, installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture(params=sorted(RELEASES))

@@ -129,6 +129,15 @@ def _remove(*paths: str) -> None:
             os.unlink(path)
 
 
+def start_head(argv: list[str], told: dict[str, str]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start the head; return its process, and a list of the signals that arrive from now on."""
+    early: list[int] = []
+    for number in (*_PASSED_ON, signal.SIGTERM):
+        signal.signal(number, lambda got, _: early.append(got))
+    env = {**os.environ, **told, "JUPYTER_SLURM_RAY_ROLE": "head"}
+    return subprocess.Popen(argv, env=env, preexec_fn=proc.dying_with_us(signal.SIGTERM)), early
+
+
 def run(place: JobDirectory, args: list[str]) -> int:
     """Run the cell beside the head; return its exit code."""
     first, others = commands(place.job, place.folder, args)
@@ -138,12 +147,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
         os.unlink(is_complete)  # of a run before a requeue
     place.write(token, secrets.token_hex(32))
     told = variables(place, os.environ)
-    tied = proc.dying_with_us(signal.SIGTERM)
-    env = {**os.environ, **told, "JUPYTER_SLURM_RAY_ROLE": "head"}
-    early: list[int] = []  # signals that arrived before the head started
-    for number in (*_PASSED_ON, signal.SIGTERM):
-        signal.signal(number, lambda got, _: early.append(got))
-    head = subprocess.Popen(first, env=env, preexec_fn=tied)
+    head, early = start_head(first, told)
     is_ended = False
 
     def end(*_: Any) -> None:
@@ -158,8 +162,8 @@ def run(place: JobDirectory, args: list[str]) -> int:
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: head.send_signal(number))
     signal.signal(signal.SIGTERM, end)
-    for number in early:
-        signal.raise_signal(number)
+    for missed in early:
+        signal.raise_signal(missed)
     workers = None
     try:
         if others:
