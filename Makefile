@@ -53,7 +53,7 @@ PYTEST_MOST = $(BIN)/pytest -n $(JOBS) --dist worksteal -p no:schemathesis \
 # These wait still longer: for connections to be given up, for controllers and agents that are stopped and started.
 PYTEST_WAITING = $(BIN)/pytest -n 8 --dist loadgroup -p no:schemathesis -m "(remote or slow) and not (alone or browser or bench or nightly)"
 # These have a Chromium and a network each.
-PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench or nightly)"
+PYTEST_BROWSER = $(BIN)/pytest -n 3 --dist loadfile -p no:schemathesis -m "browser and not (hub or bench or nightly)"
 # These compute, or count what a whole machine does: one after the other. Only they need schemathesis,
 # whose import takes each worker a second.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not (browser or bench or nightly)"
@@ -135,7 +135,7 @@ test-coverage: .build/test-system .build/installed ## the lines and branches tha
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
 
-test-matrix: ## each version, system and user that is supported, and a table of the results; about an hour, as root
+test-matrix: ## each version, system and user that is supported, and a table of the results; about two hours, as root
 	@./.ci/matrix $(MATRIX)
 
 test-lowest: .build/lowest/ready ## a part without Slurm, with the lowest versions of the dependencies
