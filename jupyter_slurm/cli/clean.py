@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 from typing import Any
+
+from jupyter_slurm.errors import ConfigError
 
 __all__ = ["add_parser", "run"]
 
@@ -27,16 +30,38 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.client.clusters.cluster import current
     from jupyter_slurm.client.render.terminal import printable
 
     body = {"older_than_days": args.older_than, "dry_run": args.dry_run}
-    answer = current().client.post("/v1/housekeeping", json=body, timeout=None, idempotent=True)
+    answer = _agent().post("/v1/housekeeping", json=body, timeout=None, idempotent=True)
     for path in answer["removed"]:
         print(printable(path))
     done = "would be removed" if args.dry_run else "removed"
     print(f"{len(answer['removed'])} {done}, {answer['kept']} kept.")
     return 0
+
+
+def _agent() -> Any:
+    """Return the client of the agent, which knows the Slurm of this computer, if there is one.
+
+    Raises
+    ------
+    ConfigError
+        This computer has no Slurm, and no cluster is connected.
+    """
+    from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.client.clusters.cluster import chosen, current
+
+    if chosen() != "local" or shutil.which("squeue"):
+        return current(log_in=False).client
+    client = AgentClient.connect()
+    states = [one["connection"]["state"] for one in client.get("/v1/clusters") if one.get("connection")]
+    if "connected" not in states:
+        raise ConfigError(
+            "No cluster is connected: only connected clusters are cleaned.",
+            hint="Run `jupyter slurm connect NAME` first.",
+        )
+    return client
 
 
 def _days(text: str) -> float:

@@ -47,6 +47,8 @@ class JobDirectory:
     def claim(self) -> str:
         """Return the id of the job that owns the directory: this job (also after a requeue), or the first claimant."""
         path = os.path.join(self.folder, "claim")
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+            return file.read()  # nothing is written after a requeue: the disk may be full
         draft = f"{path}.{self.job_id}{self.suffix}"
         self.write(draft, self.job_id)
         try:

@@ -16,13 +16,17 @@ from ssh_hosts import Site
 
 def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
-    settings = {"sites": [str(tmp_path / "sites")], "runtime_dir": str(tmp_path / "run")}
+    settings = {
+        "sites": [str(tmp_path / "sites")],
+        "runtime_dir": str(tmp_path / "run"),
+        "state_dir": str(tmp_path / "s"),
+    }
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     (tmp_path / "sites" / "far.toml").write_text('[login]\nhost = "login.invalid"\n')
     env = {**os.environ, "PATH": str(tmp_path), "JUPYTER_CONFIG_DIR": str(tmp_path)}
 
-    def run(command: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", command]
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
         return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
 
     done = run("doctor")
@@ -34,6 +38,11 @@ def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
     assert "This computer has no Slurm, and no cluster is chosen. Site profiles: far." in done.stderr
     assert "--cluster far" in done.stderr
     assert not (tmp_path / "run").exists(), "no agent was started for that"
+    done = run("clean")
+    run("agent", "stop")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "No cluster is connected" in done.stderr
+    assert "Run `jupyter slurm connect NAME` first." in done.stderr
 
 
 @pytest.mark.slurm
@@ -53,6 +62,7 @@ def test_jobs_of_a_cluster_far_away(laptop: Any, ssh_site: Site, wait_for: Calla
     assert "far: connected since" in told
     assert "torn: cannot be used: " in told
     assert "1970" not in told
+    assert laptop.printed("clean", "--dry-run").stdout.endswith("0 would be removed, 0 kept.\n")
     assert "sleep 600" in laptop.printed("show", job, "--script", "--cluster", "far").stdout
     for command in (("show", job), ("report", job), ("cancel", job), ("hold", job), ("tunnel", job, "8888")):
         elsewhere = laptop.printed(*command)

@@ -81,7 +81,7 @@ def has_whole_node(env: dict[str, str], variable: str) -> bool:
     if variable in env or env.get("SLURM_GPUS_ON_NODE"):
         return False
     told = images.run_query("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
-    return bool(told[1].strip() == "NO")
+    return set(told[1].split()) == {"NO"}  # a line for each task, if the number is that of an array
 
 
 def facts(described: EnvironmentPart) -> Any:

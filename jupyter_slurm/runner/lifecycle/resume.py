@@ -146,7 +146,9 @@ class ResumableRun:
 
     def __init__(self, place: JobDirectory, restarts: int, most: int) -> None:
         self.place, self.restarts, self.most = place, restarts, most
-        self.job = os.environ.get("SLURM_JOB_ID", "")
+        self.number = os.environ.get("SLURM_JOB_ID", "")
+        # The number of one task of an array is that of the array: for Slurm's commands, it means all tasks.
+        self.job = self.number if place.task is None else f"{place.job_id}_{place.task}"
         self.folder = os.path.join(place.folder, f"resume{place.suffix}")
         self.begun = time.monotonic()
         self.deadline: float | None = None  # by the monotonic clock
@@ -199,9 +201,10 @@ class ResumableRun:
             report(f"The script could not be notified: {error}.")
 
     def dismiss(self) -> None:
-        """End a session with its kernels in an orderly way: nobody else signals it."""
-        if self.what == "session":
+        """Pass SIGTERM on, which Slurm sends to the batch script alone. A session ends its kernels before."""
+        if self.child is not None:
             self.child.terminate()
+        if self.child is not None and self.what == "session":
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.child.wait(_MARGIN_S / 2)
 
@@ -209,7 +212,7 @@ class ResumableRun:
         """Start the step that receives SIGTERM at a preemption; ``cat`` ends with this process, or by the signal."""
         # In newer versions, an srun without --ntasks waits until no other step runs on a node, not even one
         # with --overlap. A step with --interactive is no such step, and uses no resources (slurm.conf(5)).
-        place = [f"--jobid={self.job}", "--nodes=1", "--ntasks=1", "--interactive"]
+        place = [f"--jobid={self.number}", "--nodes=1", "--ntasks=1", "--interactive"]
         node = os.environ.get("SLURMD_NODENAME")
         argv = ["srun", *place, *([f"--nodelist={node}"] if node else []), "--mpi=none", "--job-name=resume", "cat"]
         try:
@@ -247,7 +250,8 @@ class ResumableRun:
                 self.deadline = None
                 if self.restarts < self.most:
                     report(f"The {self.what} is still running at the end of this run, and is requeued.")
-                    self.dismiss()
+                    if self.what == "session":
+                        self.dismiss()
                     if self.requeue():
                         return None
                 continue
@@ -259,7 +263,7 @@ class ResumableRun:
                     report(f"This run is not notified of a preemption: {self.last_words}.")
             elif not self.warned(name, code):
                 self.dismiss()
-                while name != "cell":  # it has received the same signal, and may have data to save
+                while name != "cell":  # it may have data to save
                     name, _ = self.events.get()
                 return None
 
@@ -345,7 +349,9 @@ def has_recorded_end(place: JobDirectory) -> bool:
 
 def main() -> int:
     """Claim the directory, run the cell, record the end or requeue the job."""
-    place = load("cell.run").JobDirectory(sys.argv[1])
+    cell = load("cell.run")
+    cell.heedless()
+    place = cell.JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     run = ResumableRun(place, int(os.environ.get("SLURM_RESTART_COUNT") or 0), int(place.job["resume"]))

@@ -19,7 +19,7 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
@@ -162,7 +162,10 @@ class StageCopy:
 
 
 def copied(place: JobDirectory) -> StageCopy | None:
-    """Copy the folder of the job. Return None if the job runs in the original folder; the reason is reported."""
+    """Copy the folder of the job. Return None if the job runs in the original folder; the reason is reported.
+
+    Signals that end the job end this program. Others are ignored, until :func:`follow` passes them on.
+    """
     stage, here = place.job["stage"], os.getcwd()
     shared = stage["folders"][0]["dest"]
     if os.path.realpath(here) != os.path.realpath(shared):
@@ -172,7 +175,8 @@ def copied(place: JobDirectory) -> StageCopy | None:
         return None
     name = f"jupyter_slurm-{place.job_id}{place.suffix}-{os.getpid()}"
     made = StageCopy(shared, os.path.join(place_of(stage["local"]), name))
-    before = signal.signal(signal.SIGTERM, lambda got, _: sys.exit(128 + got))
+    before = {number: signal.signal(number, lambda got, _: sys.exit(128 + got)) for number in _ENDING}
+    before.update((number, signal.signal(number, lambda *_: None)) for number in _PASSED_ON)
     try:
         made.make()
     except BaseException as error:
@@ -180,9 +184,9 @@ def copied(place: JobDirectory) -> StageCopy | None:
         if not isinstance(error, OSError):
             raise
         report(f"{made.local} cannot be used ({error}). The job runs in {shared}.")
+        for number, handler in before.items():
+            signal.signal(number, handler)
         return None
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return made
 
 
@@ -196,29 +200,51 @@ def command(place: JobDirectory, args: list[str]) -> list[str]:
     return [sys.executable, "-u", path_of(started), place.folder, *args]
 
 
+def report_refusal(program: str, error: OSError) -> int:
+    """Report that a program cannot be started; return the exit code of a shell for this."""
+    report(f"{program} cannot be run: {error.strerror}.")
+    return 127 if isinstance(error, FileNotFoundError) else 126
+
+
 def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
     """Run the command on the node's disk; return its exit code as a shell would see it."""
     heard: list[int] = []
+    early: list[int] = []  # signals that arrived before the process started
+    started: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, _: Any) -> None:
+        heard.append(number)
+        if number == signal.SIGUSR1 and is_announced:
+            return
+        if not started:
+            early.append(number)
+        for process in started:  # at once: copying back takes its time
+            process.send_signal(number)
+
     for listened in (*_ENDING, *_PASSED_ON):
-        signal.signal(listened, lambda got, _: heard.append(got))
-    process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
+        signal.signal(listened, forward)
+    environment = {**os.environ, "PWD": made.local}
+    try:
+        process: subprocess.Popen[bytes] = load("proc").start_written(
+            lambda: subprocess.Popen(argv, cwd=made.local, env=environment)
+        )
+    except OSError as error:
+        return report_refusal(argv[0], error)
+    started.append(process)
+    for missed in early:
+        process.send_signal(missed)
     left, is_ending = _END_TIMEOUT_S, False
     while process.poll() is None and left > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
         left -= 0.2 if is_ending else 0.0
         while heard:
-            number = heard.pop(0)
-            if number == signal.SIGUSR1 and is_announced:
-                report(
-                    f"The time limit is near. {made.bring_back()} new or changed files were copied to {made.shared}."
-                )
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-            if number in _ENDING:
+            if (number := heard.pop(0)) in _ENDING:
                 is_ending = True
                 made.bring_back()  # at once: Slurm's waiting time is unknown
+            elif number == signal.SIGUSR1 and is_announced:
+                count = made.bring_back()
+                report(f"The time limit is near. {count} new or changed files were copied to {made.shared}.")
     if process.poll() is None:
         process.kill()
     code = process.wait()
@@ -227,20 +253,27 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
 
 def main() -> int:
     """Copy, run, copy back."""
-    place, args = load("cell.run").JobDirectory(sys.argv[1]), sys.argv[2:]
+    cell, args = load("cell.run"), sys.argv[2:]
+    cell.heedless()
+    place = cell.JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     made = copied(place)
-    argv = command(place, args)
-    if "run" in place.job:
-        place.publish_event("started")
-    if made is None:
-        sys.stdout.flush()
+    try:
+        argv = command(place, args)
+        if "run" in place.job:
+            place.publish_event("started")
+        if made is not None:
+            return follow(argv, made, is_announced=bool(place.job["stage"].get("announced")))
+    finally:
+        if made is not None:
+            made.bring_back()
+            made.report_failures()
+    sys.stdout.flush()
+    try:
         os.execvp(argv[0], argv)  # noqa: S606 - an argument list, as everywhere
-    code = follow(argv, made, is_announced=bool(place.job["stage"].get("announced")))
-    made.bring_back()
-    made.report_failures()
-    return code
+    except OSError as error:
+        return report_refusal(argv[0], error)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Python 3.8+, standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -231,10 +232,11 @@ def words(told: RanksFailure) -> str:
 
 
 def write_to(stream: bytes, data: bytes) -> None:
-    """Write to the output of the job."""
+    """Write to the output of the job, if possible: a full disk does not end the ranks."""
     view = memoryview(data)
-    while view:
-        view = view[os.write(1 if stream == b"o" else 2, view) :]
+    with contextlib.suppress(OSError):
+        while view:
+            view = view[os.write(1 if stream == b"o" else 2, view) :]
 
 
 class Srun:
@@ -323,7 +325,9 @@ def finish(place: JobDirectory, code: int, told: RanksFailure | None, used: dict
 
 def main() -> int:
     """Claim the directory, run the ranks, record the end."""
-    place = load("cell.run").JobDirectory(sys.argv[1])
+    cell = load("cell.run")
+    cell.heedless()
+    place = cell.JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     place.publish_event("started")

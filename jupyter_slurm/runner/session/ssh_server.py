@@ -70,7 +70,7 @@ def key_line(key: str, env: dict[str, str]) -> str:
     """Return the line of ``authorized_keys`` with the environment of the job, as far as sshd can carry it."""
     options = []
     for name, value in sorted(env.items()):
-        is_plain = _NAME.fullmatch(name) and not re.search(r'[\n\r\0]|\\"|\\$', value)
+        is_plain = _NAME.fullmatch(name) and not re.search(r'[\n\r\0\ud800-\udfff]|\\"|\\$', value)
         if is_plain and name not in _OF_A_LOGIN and not name.startswith(("SSH_", "JUPYTER_SLURM")):
             options.append('environment="{}={}"'.format(name, value.replace('"', '\\"')))
     return " ".join([*([",".join(options)] if options else []), key]) + "\n"

@@ -174,6 +174,39 @@ async def script_at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: 
     assert "this run is to end: the time limit is near; " in said
 
 
+async def an_array_at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
+    """The number of one task is that of the array: this task is requeued, and no other one."""
+    text = LOOP.format(go=str(folder / "go3"), asks=True)
+    only = f"import os\nif os.environ['SLURM_JOB_ID'] != os.environ['SLURM_ARRAY_JOB_ID']:\n    exit(print('once'))\n{text}"
+    options = ["--array=0-1", "-t", "1", "--signal=B:USR1@59", "-p", "high", "-w", "c4aiscw2", "-c1", "--mem=200"]
+    job = await desk.submit(only, *options, resume=5)
+
+    def tasks() -> dict[str, list[str]]:
+        shown = cluster.run(
+            "squeue", "-h", "-r", "-t", "all", "-j", job["id"], "-O", "arraytaskid,state,restartcnt"
+        ).stdout
+        return {task: rest for task, *rest in map(str.split, shown.splitlines())}
+
+    await asyncio.to_thread(wait_for, lambda: ["PENDING", "1"] in tasks().values(), "the task that is requeued")
+    assert ["COMPLETED", "0"] in tasks().values(), tasks()
+    (folder / "go3").touch()
+    (task,) = (task for task, (state, _) in tasks().items() if state == "PENDING")
+    again = ("scontrol", "update", f"jobid={job['id']}_{task}", "excnodelist=", "starttime=now")
+
+    def is_started() -> bool:
+        cluster.run(*again, check=False)
+        return tasks()[task][0] != "PENDING"
+
+    await asyncio.to_thread(wait_for, is_started, "the second run")
+    ended = await desk.finished(job["key"])
+    said = Path(job["folder"], f"stderr.{task}").read_text()
+    assert ended["state"] == "COMPLETED", said
+    printed = [Path(job["folder"], f"stdout.{number}").read_text() for number in ("0", "1")]
+    assert "once\n" in printed, printed
+    assert re.findall("epoch ([0-9])", "".join(printed)) == list("012345"), printed
+    assert "Restart 1 of 5" in said
+
+
 async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
     job = await desk.submit(LOOP.format(go=str(folder / "go2"), asks=True), "--exclude=c4aiscw2", resume=5)
     await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
@@ -197,6 +230,7 @@ async def test_it_outlives_its_time_limit_and_its_node(preempting, open_desk, tm
             at_its_time_limit(desk, preempting, tmp_path, wait_for),
             on_a_node_that_fails(desk, preempting, tmp_path, wait_for),
             script_at_its_time_limit(desk, preempting, tmp_path, wait_for),
+            an_array_at_its_time_limit(desk, preempting, tmp_path, wait_for),
         )
 
 
