@@ -102,7 +102,7 @@ of sbatch. The allocation survives a lost connection. It ends
 Keywords (they have no dashes; options of Slurm have):
     as=NAME       assign the allocation to a Python variable of this name
     keep          keep the allocation when this kernel is shut down
-    lease=TIME    release the allocation after this time without use, written as for --time; at least one minute
+    lease=TIME    release the allocation after this time without use: 30m, 2h or as for --time; at least one minute
     on=NAME       use an open allocation: a variable, the name given by as=, or a job ID. Any running job of yours can
                   be used (on=12345, on=123_4); release then ends what runs in it for jupyter_slurm, not the job
     release       release the allocation
@@ -127,9 +127,10 @@ Run a command as a step of an allocation:  %srun [keywords] [options of srun] CO
 Run this cell as a step:                   %%srun [options of srun] [keywords] [-- arguments]
 
 A cell is a script (its first line begins with #!) or Python, as with %%sbatch. It runs in the allocation named by
-on=NAME, else in the latest one that this kernel requested, else in the only open one; the output names it. A step has
-all tasks of the allocation, unless its options request fewer. Steps that run at the same time share the resources,
-unless --exact is given. Without an open allocation, srun requests one for the step: give options such as -p and --gpus.
+on=NAME, else in the latest one that this kernel requested, else in the only open one with `keep`; the output names it.
+A step has all tasks of the allocation, unless its options request fewer. Steps that run at the same time share the
+resources, unless --exact is given. Without an open allocation, srun requests one for the step: give options such as -p
+and --gpus.
 
 The cell does not wait; its output appears below it while other cells run. An interrupt during `wait`, and
 step.interrupt(), act as Ctrl-C; a second interrupt ends the step. The allocation stays open.
@@ -167,10 +168,10 @@ The process is a step with one task and has the CPUs and GPUs of the allocation 
 as a cell of this notebook does. An interrupt interrupts the cell and keeps the variables. Cells of several notebooks
 run one after the other. input() raises an error.
 
-The cell uses the allocation named by on=NAME, else the latest one that this kernel requested, else the only open one.
-With %salloc … keep, the process survives the kernel, and other notebooks can use it. If the process ends (exit(), a
-crash, memory, %remote stop), its variables are lost, the cell fails, and the next cell starts a new process. An idle
-process does not keep the allocation open.
+The cell uses the allocation named by on=NAME, else the latest one that this kernel requested, else the only open one
+with `keep`. With %salloc … keep, the process survives the kernel, and other notebooks can use it. If the process ends
+(exit(), a crash, memory, %remote stop), its variables are lost, the cell fails, and the next cell starts a new process.
+An idle process does not keep the allocation open.
 
 With `kernel`, the cell runs in the kernel that another notebook has on a node, with its variables and in turn with its
 cells. Output appears in this notebook only.

@@ -16,7 +16,7 @@ from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
-from jupyter_slurm.domain.slurm_values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
@@ -145,10 +145,14 @@ def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:
 
 
 def _seconds(text: str) -> float:
-    seconds = parse_time_limit(text)
+    try:
+        seconds = parse_duration(text)
+    except UsageError:
+        seconds = 0
     if seconds is None or seconds < _MIN_LEASE_S:
         raise UsageError(
-            f"lease={text} is not a time of at least one minute.", hint="Write it as for --time: lease=1:00:00."
+            f"lease={text} is not a time of at least one minute.",
+            hint="Use for example lease=30m, lease=2h or lease=1d. A number without a unit means minutes.",
         )
     return float(seconds)
 
