@@ -234,7 +234,7 @@ def test_an_unused_job_ends(person: Person, cluster: EmbeddedCluster, wait_for: 
 
 _WRONG = (
     (("/data", "-p", "gpu"), "'-p' stands after the folder '/data'"),
-    (("-p", "gpu", "data"), "'data' is not a whole path on the cluster"),
+    (("-p", "gpu", "data"), "'data' is not an absolute path on the cluster"),
     (("editor=vi",), "editor=vi is not supported"),
     (("name=-x",), "'-x' is not a valid name"),
     (("name=gate",), "gate is a host by which the cluster far is reached"),

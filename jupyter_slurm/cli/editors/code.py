@@ -106,7 +106,7 @@ def _host(cluster: Cluster, parsed: MagicLine) -> tuple[EditorHost, MagicLine]:
         )
     if folder and not folder.startswith("/"):
         raise UsageError(
-            f"{folder!r} is not a whole path on the cluster.",
+            f"{folder!r} is not an absolute path on the cluster.",
             hint="Write a path that begins with /, after all options.",
         )
     if words.get("editor") not in (None, *_EDITORS):
