@@ -54,6 +54,8 @@ done
 _ORIGINS: Final = {"": "free", "user": "left of your quota", "project": "left of the quota of its project"}
 _OWNERS_OF_FOLDER: Final = re.compile(r"|user(?!.* in fileset ).*|project .*", re.DOTALL)
 
+_MOUNT: Final = re.compile(r"\s(?:[0-9]{1,4}%|-)\s+(/.*)$")  # in the last line of df
+
 _Answers = Mapping[tuple[str, str, str], str]  # by tool, owner and directory
 
 
@@ -80,14 +82,16 @@ def parse_quotas(text: str, folders: Sequence[str]) -> list[FolderQuota]:
     answers = dict(_sections(text))
     general = [("quota", one) for tool in ("quota", "groups") for one in parse_quota(answers.get((tool, "", ""), ""))]
     general += [("GPFS", one) for one in parse_gpfs(answers.get(("gpfs", "", ""), ""))]
-    found: dict[tuple[str, str, str], FolderQuota] = {}
+    found: dict[tuple[str, str, str, str], FolderQuota] = {}
     for folder in folders:
-        disk = parse_df(answers.get(("df", "", folder), ""), answers.get(("inodes", "", folder), ""))
+        blocks = answers.get(("df", "", folder), "")
+        disk = parse_df(blocks, answers.get(("inodes", "", folder), ""))
         if disk is None:
             continue
         here = [(tool, one) for tool, one in general if _device(one.file_system) == _device(disk.file_system)]
+        mount = "" if here or _is_device(disk.file_system) else _mount_point(blocks)
         for tool, one in [("disk", disk), *here, *_of_folder(answers, folder, disk, has_quota=bool(here))]:
-            found.setdefault((tool, disk.file_system, one.owner), FolderQuota(folder, tool, one))
+            found.setdefault((tool, disk.file_system, mount, one.owner), FolderQuota(folder, tool, one))
     known = {id(one.quota) for one in found.values()}
     others = [FolderQuota("", tool, one) for tool, one in general if one.limit and id(one) not in known]
     return [*found.values(), *others]
@@ -137,3 +141,13 @@ def _of_folder(answers: _Answers, folder: str, disk: Quota, *, has_quota: bool) 
 def _device(name: str) -> str:
     """Return the name of a file system as df and the tools agree on: GPFS is ``gpfs0`` or ``/dev/gpfs0``."""
     return name if ":" in name else posixpath.basename(name) or name
+
+
+def _is_device(name: str) -> bool:
+    """Return whether a name stands for one file system: BeeGFS is always ``beegfs_nodev``, and tmpfs ``tmpfs``."""
+    return "/" in name or ":" in name
+
+
+def _mount_point(blocks: str) -> str:
+    found = _MOUNT.search(blocks.strip().rpartition("\n")[2])
+    return found[1] if found else ""

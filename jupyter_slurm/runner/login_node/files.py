@@ -78,13 +78,23 @@ def list_directory(path: bytes) -> Answer:
             if len(entries) == MAX_ENTRIES:
                 return {"entries": entries, "is_whole": False}, b""
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                link = entry.stat(follow_symlinks=False)
-                target = link
-                if stat.S_ISLNK(link.st_mode):
-                    with contextlib.suppress(OSError):
-                        target = entry.stat()
-                entries.append(describe(entry.name, link, target))
+                entries.append(describe_listed(entry))
     return {"entries": entries, "is_whole": True}, b""
+
+
+def describe_listed(entry: os.DirEntry[bytes]) -> list[Any]:
+    """Return the description of an entry; one without a status, such as a broken mount point, is of another type."""
+    try:
+        link = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return [entry.name.decode("utf-8", "surrogateescape"), "other", False, 0, 0.0, f"0-0-{entry.inode()}"]
+    target = link
+    if stat.S_ISLNK(link.st_mode):
+        with contextlib.suppress(OSError):
+            target = entry.stat()
+    return describe(entry.name, link, target)
 
 
 def read(path: bytes, offset: int, limit: int, version: str | None) -> Answer:
@@ -209,9 +219,30 @@ def remove_stale(folder: bytes) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(DRAFT):
-                found = entry.stat(follow_symlinks=False)
-                if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _STALE_S:
-                    os.unlink(entry.path)
+                with contextlib.suppress(OSError):  # the next one may be removable
+                    if is_stale(entry.path):
+                        remove_draft(entry.path)
+
+
+def is_stale(draft: bytes) -> bool:
+    """Return whether a draft is an old one of the user; the times of copied directories are those of the source."""
+    limit, found = time.time() - _STALE_S, os.lstat(draft)
+    if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
+        return found.st_uid == os.geteuid() and found.st_mtime < limit
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(draft) for name in (b"", *names))
+    return all(os.lstat(path).st_ctime < limit for path in paths)
+
+
+def remove_draft(draft: bytes) -> None:
+    """Remove a draft, as far as possible; a directory that was copied with its mode may be read-only."""
+    with contextlib.suppress(OSError, RecursionError):
+        if stat.S_ISDIR(os.lstat(draft).st_mode):
+            os.chmod(draft, stat.S_IRWXU)
+            for folder, names, _ in os.walk(draft):
+                for path in (os.path.join(folder, name) for name in names):
+                    if not os.path.islink(path):
+                        os.chmod(path, stat.S_IRWXU)
+        remove(draft)
 
 
 def copy(path: bytes, to: bytes) -> None:
@@ -229,7 +260,7 @@ def copy(path: bytes, to: bytes) -> None:
             shutil.copy2(path, draft, follow_symlinks=False)
             place_new(draft, to)
     except BaseException:
-        remove(draft)
+        remove_draft(draft)
         raise
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, parse_quotas, parse_room
+from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, find_shortage, parse_quotas, parse_room
 
 DF = """Filesystem     1024-blocks      Used Available Capacity Mounted on
 10.0.0.1@o2ib:/scratch   26000000  20000000   6000000      77% /scratch
@@ -117,6 +117,49 @@ def test_disks_and_quotas_are_listed_by_directory() -> None:
     assert counts[:3] == [(400, 1000), (12, None), (12, 100)]
     assert counts[-4:] == [(5, None), (None, None), (7, 10), (9, None)]
     assert found[-1].quota.file_system == "10.0.0.2:/home"
+
+
+NODEV_DF = "Filesystem 1024-blocks Used Available Capacity Mounted on\nbeegfs_nodev {total} 1000 {free} 12% {mount}\n"
+NFS_DF = "Filesystem 1024-blocks Used Available Capacity Mounted on\nserver:/data 9000 1000 8000 12% {mount}\n"
+
+
+def test_two_file_systems_without_a_device_are_two() -> None:
+    """BeeGFS has the same name for all its file systems, and one that is almost full must not be missed."""
+    home = NODEV_DF.format(total=9000, free=8000, mount="/home")
+    scratch = NODEV_DF.format(total=700, free=100, mount="/scratch space")
+    text = answer(
+        df(home, "/home/ana"),
+        ("beegfs", "", "/home/ana", BEEGFS.format(used="1024", limit="3072", files="5")),
+        df(home, "/home/ana/jobs"),
+        ("beegfs", "", "/home/ana/jobs", BEEGFS.format(used="1024", limit="3072", files="5")),
+        df(scratch, "/scratch space/ana"),
+        ("beegfs", "", "/scratch space/ana", BEEGFS.format(used="1024", limit="1025", files="5")),
+    )
+    found = parse_quotas(text, ["/home/ana", "/home/ana/jobs", "/scratch space/ana"])
+    assert [(one.folder, one.tool, one.quota.limit) for one in found] == [
+        ("/home/ana", "disk", 9000 << 10),
+        ("/home/ana", "BeeGFS", 3072),
+        ("/scratch space/ana", "disk", 700 << 10),
+        ("/scratch space/ana", "BeeGFS", 1025),
+    ]
+    shortage = find_shortage(found, 1 << 20)
+    assert shortage is not None
+    assert (shortage[0], shortage[1].free) == ("/scratch space/ana", 1)
+
+
+def test_one_file_system_at_two_mount_points_is_one() -> None:
+    gpfs = GPFS_DF.replace("/dev/gpfs0", "gpfs0")
+    text = answer(
+        ("gpfs", "", "", GPFS),
+        *[df(NFS_DF.format(mount=folder), folder) for folder in ("/home", "/data")],
+        *[df(gpfs.replace("/gpfs", folder), folder) for folder in ("/work", "/scratch")],
+    )
+    found = parse_quotas(text, ["/home", "/data", "/work", "/scratch"])
+    assert [(one.folder, one.tool) for one in found] == [
+        ("/home", "disk"),
+        ("/work", "disk"),
+        *[("/work", "GPFS")] * 3,
+    ]
 
 
 @pytest.mark.parametrize("said", ["", "\0", "\0\0", answer(df("df: no such file")), answer(df("Filesystem\n"))])

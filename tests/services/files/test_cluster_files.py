@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import json
 import os
 import secrets
@@ -11,13 +13,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from jupyter_slurm.errors import FileConflict, FileError, TransportError, UsageError
 from jupyter_slurm.runner.login_node import files as files_program
 from jupyter_slurm.runner.login_node.files import DRAFT, LENGTHS
-from jupyter_slurm.services.files.answers import error_of
+from jupyter_slurm.services.files.answers import entries_of, error_of
 from jupyter_slurm.services.files.cluster_files import ClusterFiles
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -184,6 +187,54 @@ async def test_a_link_is_saved_through_and_an_old_draft_is_removed(files: Cluste
 
 
 @pytest.fixture
+def dead_mount(tmp_path: Path) -> Iterator[Path]:
+    """Provide a mount point whose file system is gone: the end of a program such as sshfs leaves one."""
+    folder = tmp_path / "dead"
+    folder.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+    mounted = libc.mount(b"dead", os.fsencode(folder), b"fuse", 0, options)
+    os.close(device)
+    assert mounted == 0, os.strerror(ctypes.get_errno())
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="/dev/fuse cannot be opened")
+async def test_a_dead_mount_point_does_not_hide_its_directory(
+    files: ClusterFiles, tmp_path: Path, dead_mount: Path
+) -> None:
+    with pytest.raises(OSError, match="not connected"):
+        dead_mount.lstat()
+    (tmp_path / "file").write_text("xy")
+    (tmp_path / "link").symlink_to("dead")
+    found = {entry["name"]: entry for entry in (await files.list_directory("."))["entries"]}
+    seen = {name: (one["type"], one["is_link"], one["size"]) for name, one in found.items() if name != "link"}
+    assert seen == {"dead": ("other", False, 0), "file": ("file", False, 2)}
+    assert (found["link"]["type"], found["link"]["is_link"]) == ("other", True)
+    with pytest.raises(FileError, match="not connected"):
+        await files.list_directory("dead")
+
+
+@pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES])
+def test_an_entry_without_a_status_is_of_another_type(code: int) -> None:
+    """An entry that was removed meanwhile is left out by the caller; all others are listed."""
+    entry = Mock(spec=["name", "stat", "inode"])
+    entry.configure_mock(name=ODD)
+    entry.inode.return_value = 7
+    entry.stat.side_effect = OSError(code, os.strerror(code))
+    name = ODD.decode("utf-8", "surrogateescape")
+    described = files_program.describe_listed(entry)
+    assert described == [name, "other", False, 0, 0.0, "0-0-7"]
+    assert entries_of({"entries": [described]})[0]["name"] == name
+    entry.stat.side_effect = FileNotFoundError()
+    with pytest.raises(FileNotFoundError):
+        files_program.describe_listed(entry)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Provide a file system of 1 MiB."""
     disk = tmp_path / "disk"
@@ -206,6 +257,73 @@ async def test_a_full_disk_keeps_the_old_file(files: ClusterFiles, small_disk: P
     assert (await files.read("moved", 0, 9))[0] == b"old"
 
 
+def answers_to_ordinary_user(asked: list[dict[str, Any]], replaced: tuple[str, str] = ("", "")) -> list[dict[str, Any]]:
+    """Return what the program, with one text replaced, answers to requests of an ordinary user."""
+    requests = [json.dumps(one).encode() for one in asked]
+    text = b"".join(LENGTHS.pack(len(one), 0) + one for one in requests)
+    program = Path(files_program.__file__).read_text()  # the user need not be able to read this checkout
+    assert replaced[0] in program
+    program = program.replace(*replaced)
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", program], input=text, user="nobody", capture_output=True, check=True
+    )
+    answers, at = [], 0
+    while at < len(done.stdout):
+        size, data_size = LENGTHS.unpack_from(done.stdout, at)
+        at += LENGTHS.size
+        answers.append(json.loads(done.stdout[at : at + size]))
+        at += size + data_size
+    return answers
+
+
+@pytest.fixture
+def shared_folder(tmp_path: Path) -> Path:
+    """Provide a directory in which every user may write, with a tree that has a read-only directory."""
+    for folder in (tmp_path, *tmp_path.parents):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    shared = tmp_path / "shared"
+    (shared / "tree/closed/below").mkdir(parents=True)
+    (shared / "tree/closed/below/file").write_text("kept")
+    (tmp_path / "outside").mkdir(mode=0o555)
+    (shared / "tree/closed/link").symlink_to(tmp_path / "outside")
+    (shared / "tree/closed").chmod(0o555)
+    (shared / "tree").chmod(0o555)
+    shared.chmod(0o777)
+    return shared
+
+
+@pytest.mark.root
+def test_a_failed_copy_says_why_and_leaves_nothing(shared_folder: Path) -> None:
+    """An ordinary user cannot remove the files of a read-only directory, though it is a copy of the user."""
+    os.mkfifo(shared_folder / "tree/fifo", 0o644)
+    to = {"to": str(shared_folder / "copy"), "home": "/nowhere"}
+    [answer] = answers_to_ordinary_user([{"action": "copy", "path": str(shared_folder / "tree"), **to}])
+    assert (answer["error"], "is a named pipe" in answer["reason"]) == ("copy", True), answer
+    assert os.listdir(shared_folder) == ["tree"]
+
+
+@pytest.mark.root
+def test_all_old_drafts_are_removed_also_those_of_directories(shared_folder: Path) -> None:
+    """A process that was killed leaves a copy of a tree; that of another user stays."""
+    names = [DRAFT.decode() + name for name in ("a", "b", "c")]
+    copies: list[dict[str, Any]] = [
+        {"action": "copy", "path": str(shared_folder / "tree"), "to": str(shared_folder / name), "home": "/nowhere"}
+        for name in names
+    ]
+    file = {**part(shared_folder / f"{names[0]}.file"), "action": "write", "version": None}
+    assert not [answer for answer in answers_to_ordinary_user([*copies, file]) if "error" in answer]
+    (shared_folder / (DRAFT.decode() + "of-root")).mkdir()
+    save = {**part(shared_folder / "saved"), "action": "write", "version": None}
+    before = len(drafts(shared_folder))
+    os.utime(shared_folder / names[0], (0, 0))  # of a young copy, too: it is the time of its source
+    assert "error" not in answers_to_ordinary_user([save])[0]
+    assert len(drafts(shared_folder)) == before
+    time.sleep(0.1)
+    assert "error" not in answers_to_ordinary_user([save], ("_STALE_S = 86400.0", "_STALE_S = 0.05"))[0]
+    assert drafts(shared_folder) == [DRAFT + b"of-root"]
+    assert (shared_folder.parent / "outside").stat().st_mode & 0o777 == 0o555, "links are not followed"
+
+
 @pytest.mark.root
 def test_an_ordinary_user_without_permission_gets_a_reason_and_changes_nothing(tmp_path: Path) -> None:
     """The program answers as on the login node of a user; root would be refused nothing."""
@@ -217,7 +335,7 @@ def test_an_ordinary_user_without_permission_gets_a_reason_and_changes_nothing(t
     (tmp_path / "closed").chmod(0o700)
     (tmp_path / "secret").chmod(0o600)
     (tmp_path / "readable").write_text("kept")
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"action": "list", "path": str(tmp_path / "closed")},
         {"action": "stat", "path": str(tmp_path / "closed/file")},
         {"action": "read", "path": str(tmp_path / "secret"), "offset": 0, "limit": 9, "version": None},
@@ -226,18 +344,7 @@ def test_an_ordinary_user_without_permission_gets_a_reason_and_changes_nothing(t
         {"action": "rename", "path": str(tmp_path / "readable"), "to": str(tmp_path / "other"), "home": "/nowhere"},
         {**part(tmp_path / "readable"), "action": "write", "version": None},
     ]
-    requests = [json.dumps(one).encode() for one in asked]
-    text = b"".join(LENGTHS.pack(len(one), 0) + one for one in requests)
-    program = Path(files_program.__file__).read_text()  # the user need not be able to read this checkout
-    done = subprocess.run(
-        ["/usr/bin/python3", "-c", program], input=text, user="nobody", capture_output=True, check=True
-    )
-    answers, at = [], 0
-    while at < len(done.stdout):
-        size, data_size = LENGTHS.unpack_from(done.stdout, at)
-        at += LENGTHS.size
-        answers.append(json.loads(done.stdout[at : at + size]))
-        at += size + data_size
+    answers = answers_to_ordinary_user(asked)
     assert [str(error_of(answer, "x")).splitlines()[0] for answer in answers] == ["x: Permission denied."] * len(asked)
     assert {path.name for path in tmp_path.iterdir()} == {"closed", "secret", "readable"}
     assert (tmp_path / "readable").read_text() == "kept"
@@ -306,8 +413,6 @@ async def test_a_tree_deeper_than_python_goes_has_words(files: ClusterFiles, tmp
     ],
 )
 def test_what_a_cluster_sends_is_checked(entry: Any, is_accepted: bool) -> None:
-    from jupyter_slurm.services.files.answers import entries_of
-
     if is_accepted:
         assert entries_of({"entries": [entry]})[0]["name"] == "a"
         return
