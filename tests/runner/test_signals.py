@@ -144,15 +144,19 @@ def start_resume(folder: Path, text: str, **options: Any) -> subprocess.Popen[by
     }
     (folder / "job.json").write_text(json.dumps(record))
     runner = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("resume.py"))
-    env = {"PATH": "/nowhere", "SLURM_JOB_ID": "7"}
+    env = {"PATH": str(folder), "SLURM_JOB_ID": "7"}
     return subprocess.Popen([sys.executable, "-u", runner, str(folder)], env=env, cwd=folder, **options)
 
 
 def test_a_script_with_resume_hears_of_the_end_of_its_job(tmp_path: Path, wait_for: Any) -> None:
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\n/bin/sleep 25\n: > {tmp_path}/answered\n")  # the controller is silent
+    (tmp_path / "squeue").chmod(0o755)
     text = "trap 'echo saved > saved; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
     started = start_resume(tmp_path, text)
     wait_for((tmp_path / "ready").exists, "the script")
     started.send_signal(signal.SIGTERM)  # Slurm signals the batch script alone
+    wait_for((tmp_path / "saved").exists, "the last words")
+    assert not (tmp_path / "answered").exists()
     assert started.wait(120) == 143
     assert (tmp_path / "saved").read_text() == "saved\n"
 

@@ -38,6 +38,7 @@ load, path_of = loader["load"], loader["path_of"]
 
 _MARGIN_S = 10.0  # seconds before the end of a run at which a cell that still runs is requeued
 _ANSWER_TIMEOUT_S = 30.0  # seconds for a Slurm command
+_END_ANSWER_TIMEOUT_S = 5.0  # the same when the job may be ending: after KillWait, 30 seconds by default, it is killed
 _RETRY_INTERVAL_S = 2.0  # seconds before the next attempt to reach a silent controller
 _STEP_END_TIMEOUT_S = 2.0  # seconds for a step to end by itself
 _MAX_CLOCK_LAG_S = 120.0  # seconds by which the clock of a node may be late
@@ -73,15 +74,15 @@ def slurm_environment() -> dict[str, str]:
     return {**own, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 
 
-def run_slurm(*argv: str) -> tuple[int, str, str]:
-    """Run a Slurm command; return its exit code and output. The code is -1 without an answer."""
+def run_slurm(*argv: str, timeout: float = _ANSWER_TIMEOUT_S) -> tuple[int, str, str]:
+    """Run a Slurm command; return its exit code and output. The code is -1 without an answer in ``timeout`` seconds."""
     try:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=slurm_environment(),
-            timeout=_ANSWER_TIMEOUT_S,
+            timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -133,10 +134,11 @@ class ResumeState:
         return min(by_duration, by_clock) if by_clock > by_duration - _MAX_CLOCK_LAG_S else by_duration
 
 
-def state_of(job: str) -> ResumeState | None:
-    """Query the controller for the state of the job; None without an answer."""
+def state_of(job: str, timeout: float = _ANSWER_TIMEOUT_S) -> ResumeState | None:
+    """Query the controller for the state of the job; None without an answer in ``timeout`` seconds."""
     form = ",".join(f"{field}:64" for field in _FIELDS)
-    code, out, _ = run_slurm("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
+    argv = ("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
+    code, out, _ = run_slurm(*argv, timeout=timeout)
     words = out.split()
     return ResumeState(words) if code == 0 and len(words) >= len(_FIELDS) else None
 
@@ -269,7 +271,8 @@ class ResumableRun:
 
     def warned(self, whom: str, number: int) -> bool:
         """Handle a signal to the batch script or the step, and notify the cell. False: the job itself ends."""
-        state = state_of(self.job)
+        is_end = number == signal.SIGTERM
+        state = state_of(self.job, _END_ANSWER_TIMEOUT_S if is_end else _ANSWER_TIMEOUT_S)
         if not state.is_alive if state else (whom, number) == ("signal", signal.SIGTERM):
             return False
         left = state.remaining_s(time.monotonic() - self.begun) if state else float("inf")
