@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+RUNNERS = resources.files("jupyter_slurm.runner.lifecycle")
 CELL = [sys.executable, "-c", "import time; time.sleep(600)"]
 # Slurm sends SIGTERM at the moment at which the program starts.
 START = f"""
@@ -143,7 +146,7 @@ def start_resume(folder: Path, text: str, **options: Any) -> subprocess.Popen[by
         "preemptible": False,
     }
     (folder / "job.json").write_text(json.dumps(record))
-    runner = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("resume.py"))
+    runner = str(RUNNERS.joinpath("resume.py"))
     env = {"PATH": str(folder), "SLURM_JOB_ID": "7"}
     return subprocess.Popen([sys.executable, "-u", runner, str(folder)], env=env, cwd=folder, **options)
 
@@ -169,3 +172,12 @@ def test_a_warning_on_a_full_disk_ends_no_script(tmp_path: Path, wait_for: Any) 
         wait_for((tmp_path / "resume" / "warned.0").exists, "the warning")
         (tmp_path / "go").touch()
         assert started.wait(120) == 0
+
+
+def test_the_end_of_a_run_before_is_not_that_of_this_run(tmp_path: Path) -> None:
+    has_recorded_end = runpy.run_path(str(RUNNERS.joinpath("resume.py")))["has_recorded_end"]
+    place = SimpleNamespace(folder=str(tmp_path), suffix=".3")
+    assert not has_recorded_end(place, 0)
+    for text, first, second in (('{"restarts": 0}', True, False), ("{", False, False), ("[]", False, False)):
+        (tmp_path / "end.3.json").write_text(text)
+        assert (has_recorded_end(place, 0), has_recorded_end(place, 1)) == (first, second)

@@ -18,6 +18,7 @@ only.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import runpy
@@ -345,9 +346,13 @@ class ResumableRun:
         return _WORDS[known[-1]] if known else "without a warning (a node failed, or it was requeued at once)"
 
 
-def has_recorded_end(place: JobDirectory) -> bool:
-    """Return whether a session has recorded its end, which says more than its exit code."""
-    return os.path.exists(os.path.join(place.folder, f"end{place.suffix}.json"))
+def has_recorded_end(place: JobDirectory, restarts: int) -> bool:
+    """Return whether a session has recorded the end of this run, which says more than its exit code."""
+    try:
+        with open(os.path.join(place.folder, f"end{place.suffix}.json"), encoding="utf-8") as file:
+            return bool(json.load(file).get("restarts") == restarts)  # a run before may have recorded its own
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def main() -> int:
@@ -366,7 +371,7 @@ def main() -> int:
     step = run.start_listener() if place.job.get("preemptible", True) else None
     run.start_cell(sys.argv[2:])
     code = run.follow()
-    if code is not None and not (run.what == "session" and has_recorded_end(place)):
+    if code is not None and not (run.what == "session" and has_recorded_end(place, run.restarts)):
         place.end(code)
     if step is not None:
         step.stdin.close()
