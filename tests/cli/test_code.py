@@ -288,6 +288,7 @@ def test_wrong_words_write_nothing(person: Person, tmp_path: Path) -> None:
 
 def test_the_line_of_a_key_has_the_environment_of_the_job() -> None:
     env = {"A": 'x "y" %', "HOME": "/h", "SSH_AUTH_SOCK": "/s", "BASH_FUNC_f%%": "()", "B": "1\n2", "C": "end\\"}
+    env["NAME"] = "Jos\udce9"  # as Python reads a value that is not UTF-8: sshd's file could not be written
     assert ssh_server.key_line("ssh-ed25519 AAAA", env) == 'environment="A=x \\"y\\" %" ssh-ed25519 AAAA\n'
     assert ssh_server.key_line("ssh-ed25519 AAAA", {}) == "ssh-ed25519 AAAA\n"
 
