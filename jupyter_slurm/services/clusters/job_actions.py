@@ -207,20 +207,35 @@ class JobActions:
                 )
             await self.cancel(reference)
             return None
-        if not entry.is_finished:
-            await self._recovery.check_number(entry)
-        if entry.is_finished:
+        task = task_index(reference, entry)
+        parts = self._tracker.parts(entry) if task is None else [entry]
+        for part in parts:
+            if not part.is_finished and part.id is not None:
+                await self._recovery.check_number(part)
+        going = [part for part in parts if not part.is_finished]
+        if going and all(part.id is None for part in going):  # parts that are being submitted
+            if act != "cancel":
+                raise _refused(going[0])
+            await self.cancel(reference)
+            return None
+        if not going:
             if act == "cancel":
                 return None
             if act not in ("requeue", "requeuehold"):
                 raise _refused(entry)
             await self._poller.wait_fresh(0.0)  # its number may be that of another job now
-            if self._tracker.find(str(entry.id)) is not entry or entry.id.job not in self._tracker.in_queue:
+            if not self._is_in_queue(entry):
                 raise _refused(entry)
-        task = task_index(reference, entry)
-        parts = self._tracker.parts(entry) if task is None else [entry]
-        going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
-        return _JobAction(reference, entry, task, {str(part.task_view(task).id): part for part in going})
+            going = [part for part in parts if self._is_in_queue(part)]
+        return _JobAction(reference, entry, task, {str(part.task_view(task).id): part for part in going if part.id})
+
+    def _is_in_queue(self, entry: TrackedJob) -> bool:
+        """Return whether Slurm still has a job, and no other job has its number."""
+        return (
+            entry.id is not None
+            and self._tracker.find(str(entry.id)) is entry
+            and entry.id.job in self._tracker.in_queue
+        )
 
     async def _run(self, progress: RunningAct, cases: Sequence[_JobAction], minutes: int | None) -> None:
         waiting, size = deque(cases), _FIRST_JOBS

@@ -43,6 +43,29 @@ async def test_a_part_that_is_refused_takes_the_others_with_it(desk, cluster):
     assert "Tasks 4-6 of this array: " in ended["warnings"][-1]
 
 
+async def test_the_rest_of_an_array_whose_first_part_has_ended_is_acted_on(desk, cluster):
+    submitted = await desk.submit(SCRIPT, "-n1", "--hold", "--array=0-9")
+    far = desk.core.cluster(desk.id)
+    first = far.tracker.find(submitted["key"])
+    cluster.run("scancel", str(first.id))
+    await desk.until(submitted["key"], lambda _: first.is_finished)
+    numbers = {str(part.id) for part in far.tracker.parts(first)[1:]}
+    assert len(numbers) == 2
+    (answer,) = await far.actions.act("limit", [submitted["key"]], "7")
+    assert answer["error"] is None
+    limits = cluster.run("squeue", "-h", "--states=pending", "-o", "%F %l").stdout.split("\n")
+    assert dict.fromkeys(numbers, "7:00").items() <= dict(line.split() for line in limits if line).items()
+    (answer,) = await far.actions.act("cancel", [submitted["key"]])
+    assert answer["error"] is None
+    ended = await desk.until(submitted["key"], lambda job: job["finished"])
+    assert ended["state"] == "CANCELLED"
+    assert not numbers & {line.split()[0] for line in in_queue(cluster, "pending")}
+    (answer,) = await far.actions.act("cancel", [submitted["key"]])  # nothing is left to cancel
+    assert answer["error"] is None
+    (answer,) = await far.actions.act("hold", [submitted["key"]])
+    assert "has ended" in answer["error"]["detail"]
+
+
 @pytest.fixture
 def slow_second_sbatch(tmp_path: Path) -> tuple[Path, str]:
     """Provide a file that the second sbatch waits for, and the PATH with that sbatch."""
