@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from jupyter_slurm.domain.staging_rules import is_inside, leads_out
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME, is_inside, leads_out
 
-__all__ = ["DIRECTORY", "FILE", "LINK", "Entry", "TransferChoice", "choose", "is_copied", "parse_entries"]
+__all__ = [
+    *("DIRECTORY", "FILE", "LINK", "UNREADABLE", "Entry", "TransferChoice"),
+    *("choose", "is_copied", "parse_entries", "stale_entries"),
+]
 
 DIRECTORY: Final = "d"
 FILE: Final = "f"
 LINK: Final = "l"
+UNREADABLE: Final = "!"
+"""A directory whose entries the user may not list or reach."""
 _ENTRY: Final = re.compile(r"(\S) (\d{1,19}) (-?\d{1,19})(?:\.\d+)? (.*)", re.ASCII | re.DOTALL)
 
 
@@ -40,6 +46,8 @@ class TransferChoice:
         The destination has a directory in place of a file, or the reverse.
     skipped : list of str
         Devices, sockets and pipes, and links that lead out of the directory of the source.
+    unreadable : list of str
+        Directories that the user may not read.
     total : int
         Bytes of the files to copy.
     """
@@ -48,17 +56,20 @@ class TransferChoice:
     changed: list[str] = field(default_factory=list)
     blocked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
     total: int = 0
 
 
 def is_copied(path: str, entry: Entry, *, is_within: bool = False) -> bool:
     """Return whether an entry is of a kind that transfers copy, with a name and a target that stay inside.
 
-    On one file system (``is_within``) a link may lead anywhere: it leads there from its copy, too.
+    The first name of the path is the copied file or directory: links of a directory stay below it. On one file system
+    (``is_within``) a link may lead anywhere: its copy leads to the same place.
     """
     if not is_inside(path):
         return False
-    return entry.kind in (DIRECTORY, FILE) or (entry.kind == LINK and (is_within or not leads_out(path, entry.target)))
+    below = path.partition("/")[2] or path
+    return entry.kind in (DIRECTORY, FILE) or (entry.kind == LINK and (is_within or not leads_out(below, entry.target)))
 
 
 def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry], *, is_within: bool = False) -> TransferChoice:
@@ -67,7 +78,7 @@ def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry], *, is_within:
     for path, entry in source.items():
         other = dest.get(path)
         if not is_copied(path, entry, is_within=is_within):
-            choice.skipped.append(path)
+            (choice.unreadable if entry.kind == UNREADABLE else choice.skipped).append(path)
         elif other is None or not _is_same(entry, other):
             choice.copied.append(path)
             choice.total += entry.size if entry.kind == FILE else 0
@@ -77,7 +88,31 @@ def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry], *, is_within:
     return choice
 
 
+def stale_entries(
+    received: Mapping[str, Entry], wanted: Mapping[str, Entry], needed: Collection[str] = ()
+) -> list[str]:
+    """Return received paths that are not wanted, or not as this kind.
+
+    The beginnings of files that rsync keeps below are wanted if the files are ``needed``. Those at the top are no
+    concern: they are never moved.
+    """
+    kept = set[str]()
+    for path, entry in received.items():
+        other = wanted.get(path)
+        folder, name = posixpath.split(path)
+        if other is not None and other.kind == entry.kind:
+            kept.add(path)
+        elif posixpath.basename(folder) == PARTIAL_FOLDER_NAME and entry.kind == FILE:
+            whole = posixpath.join(posixpath.dirname(folder), name)
+            if whole in needed and wanted[whole].kind == FILE:
+                kept |= {path, folder}
+    inside = (path for path in received if is_inside(path) and path.split("/", 1)[0] != PARTIAL_FOLDER_NAME)
+    return [path for path in inside if path not in kept]
+
+
 def _is_same(entry: Entry, other: Entry) -> bool:
+    if entry.kind == DIRECTORY and other.kind == UNREADABLE:
+        return True
     if entry.kind != other.kind:
         return False
     if entry.kind == LINK:

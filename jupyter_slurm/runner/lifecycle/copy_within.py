@@ -31,7 +31,8 @@ _RSYNC = [
     *("--no-specials", "--partial-dir=.rsync-partial", "--temp-dir=" + _TEMPORARY),
     *("--from0", "--info=progress2", "--no-human-readable"),
 ]
-_CP = ["cp", "-dR", "--preserve=timestamps", "--parents", "--"]
+# With -f, a read-only file of an earlier run is replaced. The submitter has removed links in the place of files.
+_CP = ["cp", "-dRf", "--preserve=timestamps", "--parents", "--"]
 _VANISHED_EXIT_CODE = 24
 _COUNT = re.compile(rb"(\d+)\s+\d+%")
 _INTERVAL_S = 1.0
@@ -103,7 +104,7 @@ def _run(argv: Sequence[str], cwd: str, counter: Counter) -> int:
             count = int(found[-1]) if found else count
             counter.show(count)
     counter.finish(count)
-    return process.returncode
+    return _exit_code(process.returncode)
 
 
 def _by_cp(one: CopiedFolder, folder: str, counter: Counter) -> int:
@@ -121,8 +122,13 @@ def _by_cp(one: CopiedFolder, folder: str, counter: Counter) -> int:
                 process.wait(_INTERVAL_S)
         counter.finish(count)
         if process.returncode:
-            return process.returncode
+            return _exit_code(process.returncode)
     return 0
+
+
+def _exit_code(code: int) -> int:
+    """Return the code of an end as a shell has it: 137 after SIGKILL."""
+    return 128 - code if code < 0 else code
 
 
 def _batches(names: Sequence[str]) -> Iterator[list[str]]:

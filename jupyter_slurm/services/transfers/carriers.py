@@ -33,9 +33,10 @@ for dir do
   mkdir -p -- "$dir" && chmod --reference="$from/$dir" -- "$dir" && chmod u+rwx -- "$dir" || exit
 done' sh "$1"
 """
+# With -f, a read-only file of an earlier run is replaced. Links in the place of files were removed before.
 _COPY: Final = r"""
 cd -- "$1" && mkdir -p -- "$2" || exit
-exec xargs -0 -r sh -c 'dest=$1; shift; exec cp -dR --preserve=timestamps --parents -- "$@" "$dest"' sh "$2"
+exec xargs -0 -r sh -c 'dest=$1; shift; exec cp -dRf --preserve=timestamps --parents -- "$@" "$dest"' sh "$2"
 """
 
 

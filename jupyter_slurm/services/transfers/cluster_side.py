@@ -42,12 +42,21 @@ echo "$keeps "
 """
 _LIST: Final = r"""
 cd -- "$1" && find . -maxdepth 0 -printf '' || exit
-exec xargs -0 -r sh -c 'find "$@" -printf "%y %s %T@ %p\0%l\0" 2>/dev/null; :' sh
+exec xargs -0 -r sh -c '
+find "$@" -type d ! "(" -readable -executable ")" -printf "! %s %T@ %p\0\0" -prune \
+  -o -printf "%y %s %T@ %p\0%l\0" 2>/dev/null; :' sh
 """
+# An earlier run may have left directories that their owner may not write: cp, mv and rm could not continue.
 _MAKE: Final = r"""
+if [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; then
+  find "$1" -type d ! -perm -700 -exec chmod u+rwx -- {} \; || exit
+fi
 for path do
   { [ -d "$path" ] && [ ! -L "$path" ] && [ -O "$path" ]; } || mkdir -m 700 -- "$path" || exit
 done
+"""
+_DROP: Final = r"""
+cd -- "$1" && exec xargs -0 -r rm -rf --
 """
 _RENAME: Final = r"""
 cd -- "$1" || exit
@@ -57,10 +66,14 @@ while [ $# -gt 1 ]; do
   shift 2
 done' sh
 """
-# Names are moved one directory at a time, whole directories first. What stays has met a file of the same name.
+# Names are moved one directory at a time, whole directories first. What stays has met a file of the same name. Only
+# directories that their owner may write can be moved: new ones get their modes back at the end.
 _FINISH: Final = r"""
 base=$1 received=$2 flag=$3
 cd -- "$received" && rm -rf -- "./$4" || exit
+find . -type d ! -perm -700 -exec sh -c '
+  [ -e "$1/$2" ] || stat --printf "%a %n\0" -- "$2" || exit
+  exec chmod u+rwx -- "$2"' sh "$base" {} \; >> "$received.modes" || exit
 xargs -0 -r sh -c '
   base=$1; shift
   for name do
@@ -74,7 +87,18 @@ find . -type d -print0 | xargs -0 sh -c '
     [ -d "$base/$dir" ] || mkdir -m "$(stat -c %a -- "$dir")" -- "$base/$dir" || exit
     find "$dir" -maxdepth 1 ! -type d -exec mv "$flag" -t "$base/$dir" -- {} + || [ "$flag" = -n ] || exit
   done' sh "$base" "$flag" || exit
-find . ! -type d -print0
+xargs -0 -r sh -c '
+  base=$1; shift
+  for line do
+    dir=$base/${line#* }
+    [ ! -d "$dir" ] || [ -L "$dir" ] || chmod "${line%% *}" -- "$dir"
+  done' sh "$base" < "$received.modes"
+find . ! -type d -exec sh -c '
+  base=$1; shift
+  for name do
+    [ -e "$base/$name" ] || [ -L "$base/$name" ] || { echo "$base/$name was not written" >&2; exit 1; }
+    printf "%s\0" "$name"
+  done' sh "$base" {} +
 """
 
 _DF_TIMEOUT_S: Final = 60.0
@@ -146,6 +170,10 @@ class ClusterSide:
         """Make the directories that receive files."""
         received = [path for group in groups for path in (group.received, *group.temporary)]
         await self._run("write to", _MAKE, dest.partial, *received)
+
+    async def drop(self, folder: str, paths: Sequence[str]) -> None:
+        """Remove received entries; see :class:`Side`."""
+        await self._run("write to", _DROP, folder, names=[f"./{path}" for path in paths])
 
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Move received files to the destination; see :class:`Side`."""

@@ -53,6 +53,13 @@ class LocalSide:
             except OSError as error:
                 raise _failure("write to", os.path.dirname(path), error) from error
 
+    async def drop(self, folder: str, paths: Sequence[str]) -> None:
+        """Remove received entries; see :class:`Side`."""
+        try:
+            await asyncio.to_thread(_drop, folder, paths)
+        except OSError as error:
+            raise _failure("write to", error.filename or folder, error) from error
+
     async def finish(self, dest: Destination, groups: Sequence[Group], *, overwrite: bool) -> list[str]:
         """Check received files, and move them to the destination; see :class:`Side`.
 
@@ -152,6 +159,28 @@ def _entry(path: str, found: os.stat_result) -> Entry:
     return Entry(kind, found.st_size, int(found.st_mtime))
 
 
+def _drop(folder: str, paths: Sequence[str]) -> None:
+    for path, entry in _walk(folder, [""]):  # it reads a directory later
+        if entry.kind == DIRECTORY:
+            _make_writable(os.path.join(folder, path))
+    for path in paths:
+        joined = os.path.join(folder, path)
+        if os.path.isdir(joined) and not os.path.islink(joined):
+            shutil.rmtree(joined)
+        else:
+            with contextlib.suppress(FileNotFoundError):  # went with its directory
+                os.unlink(joined)
+
+
+def _make_writable(name: str, at: int | None = None) -> bool:
+    """Let the owner write a received directory, so that it can be moved; return whether its mode has changed."""
+    mode = stat.S_IMODE(os.lstat(name, dir_fd=at).st_mode)
+    if mode & stat.S_IRWXU == stat.S_IRWXU:
+        return False
+    os.chmod(name, mode | stat.S_IRWXU, dir_fd=at)
+    return True
+
+
 def _finish(dest: Destination, groups: Sequence[Group], overwrite: bool) -> list[str]:
     met = list[str]()
     with contextlib.ExitStack() as opened:
@@ -190,8 +219,12 @@ def _merge(name: str, received: int, final: str, base: int, overwrite: bool, pat
         return []
     there = _lstat(final, base)
     if stat.S_ISDIR(found.st_mode):
+        changed = _make_writable(name, received)
         if there is None:
-            os.rename(name, final, src_dir_fd=received, dst_dir_fd=base)
+            with open_directory(name, received) as moved:
+                os.rename(name, final, src_dir_fd=received, dst_dir_fd=base)
+                if changed:
+                    os.fchmod(moved, stat.S_IMODE(found.st_mode))
             return []
         if not stat.S_ISDIR(there.st_mode):
             return [path]

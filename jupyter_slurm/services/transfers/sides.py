@@ -78,7 +78,10 @@ class Side(Protocol):
         ...
 
     async def list_files(self, folder: str, names: Sequence[str]) -> dict[str, Entry]:
-        """Return everything below these names of a directory, by path; links are not followed."""
+        """Return everything below these names of a directory, by path; links are not followed.
+
+        The name ``""`` means the directory itself.
+        """
         ...
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
@@ -88,6 +91,16 @@ class Side(Protocol):
         ------
         CommandError
             The destination cannot be written.
+        """
+        ...
+
+    async def drop(self, folder: str, paths: Sequence[str]) -> None:
+        """Remove entries of a directory of received files; paths are those of :meth:`list_files`.
+
+        Raises
+        ------
+        CommandError
+            An entry cannot be removed.
         """
         ...
 

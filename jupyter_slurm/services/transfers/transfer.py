@@ -11,8 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME
 from jupyter_slurm.domain.staging_rules import names as first_names
-from jupyter_slurm.domain.storage.transfer_rules import FILE, Entry, TransferChoice, choose
+from jupyter_slurm.domain.storage.transfer_rules import (
+    DIRECTORY,
+    FILE,
+    Entry,
+    TransferChoice,
+    choose,
+    is_copied,
+    stale_entries,
+)
 from jupyter_slurm.errors import CommandError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.transfers.carriers import Carrier, Work
 from jupyter_slurm.services.transfers.sides import Destination, Group, Side, check_names, group_items
@@ -111,6 +120,8 @@ class Transfer:
         self.unchanged += sum(entry.kind == FILE for entry in source.values()) - files
         if choice.skipped:
             self.warnings.append(f"Not copied (links that lead out, or devices): {first_names(choice.skipped)}.")
+        if choice.unreadable:
+            self.warnings.append(f"Not copied (directories that you may not read): {first_names(choice.unreadable)}.")
 
     def note_bytes(self, done: int) -> None:
         """Take the number of copied bytes."""
@@ -165,12 +176,19 @@ class _Part:
     choice: TransferChoice
     whole: list[str]
 
+    def wanted(self) -> dict[str, Entry]:
+        """Return what may be received: the entries to copy, and their directories."""
+        directories = {path: entry for path, entry in self.source.items() if entry.kind == DIRECTORY}
+        return directories | {path: self.source[path] for path in self.choice.copied}
 
-async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carrier, partial: str) -> None:
+
+async def copy_files(
+    transfer: Transfer, source: Side, dest: Side, carrier: Carrier, partial: str, *, mirrors: bool = False
+) -> None:
     """Copy the files of a transfer from one side to the other.
 
     Files are received in a directory beside the destination, and moved when all have arrived. A later run with the same
-    name of that directory continues.
+    name of that directory continues. With ``mirrors``, the destination keeps nothing that the sources do not have.
 
     Raises
     ------
@@ -186,7 +204,10 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
     check_names(items)
     place = await dest.prepare(request.dest, len(items), partial)
     transfer.dest = posixpath.join(place.folder, place.rename or "")
-    parts = [await _part(group, source, dest, place) for group in group_items(items, place)]
+    groups = group_items(items, place)
+    if mirrors:
+        await _drop_others(groups, source, dest, place)
+    parts = [await _part(group, source, dest, place) for group in groups]
     if conflicts := _conflicts(parts, overwrite=request.overwrite):
         raise conflicts
     for part in parts:
@@ -205,9 +226,28 @@ async def copy_files(transfer: Transfer, source: Side, dest: Side, carrier: Carr
         if not place.is_resumed:
             await dest.discard(place)
         raise
+    if place.is_resumed:
+        for part in parts:
+            await _drop_beginnings(part, dest)
     met = await dest.finish(place, [part.group for part in parts], overwrite=request.overwrite)
     if met:
         raise _conflict(met)
+
+
+async def _drop_others(groups: Sequence[Group], source: Side, dest: Side, place: Destination) -> None:
+    """Remove everything from the destination that is not in the sources, or of another kind."""
+    found = await dest.list_files(place.folder, [""])
+    partial = posixpath.basename(place.partial)
+    there = {path: entry for path, entry in found.items() if path and path.split("/", 1)[0] != partial}
+    if not there:
+        return
+    wanted = dict[str, Entry]()
+    for group in groups:
+        for path, entry in (await source.list_files(group.folder, list(group.names))).items():
+            name, slash, rest = path.partition("/")
+            if name in group.names and is_copied(path, entry):
+                wanted[group.names[name] + slash + rest] = entry
+    await dest.drop(place.folder, await asyncio.to_thread(stale_entries, there, wanted))
 
 
 async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _Part:
@@ -221,20 +261,33 @@ async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _
         if final in names:  # a cluster may list anything
             other[names[final] + slash + rest] = entry
     choice = await asyncio.to_thread(choose, found, other, is_within=source is dest)
-    in_parts = {path.split("/", 1)[0] for path in choice.skipped}
+    in_parts = {path.split("/", 1)[0] for path in (*choice.skipped, *choice.unreadable)}
     whole = [name for name in group.names if name not in other and name in found and name not in in_parts]
     return _Part(group, found, choice, whole)
 
 
 async def _work(part: _Part, place: Destination, dest: Side, carrier: Carrier) -> Work:
-    """Return what is to be copied; what an earlier run has received is not copied again."""
+    """Return what is to be copied.
+
+    What an earlier run has received is not copied again, or removed if the source does not have it any more.
+    """
     entries = {path: part.source[path] for path in part.choice.copied}
     if place.is_resumed:
         await carrier.end_remains(part.group)
-        received = await dest.list_files(part.group.received, list(part.group.names))
+        received = await dest.list_files(part.group.received, [""])
         needed = set((await asyncio.to_thread(choose, entries, received, is_within=True)).copied)  # chosen before
+        if stale := await asyncio.to_thread(stale_entries, received, part.wanted(), needed):
+            await dest.drop(part.group.received, stale)
         entries = {path: entry for path, entry in entries.items() if path in needed}
     return Work(part.group, entries, part.whole, part.choice.total)
+
+
+async def _drop_beginnings(part: _Part, dest: Side) -> None:
+    """Remove the beginnings of files that an earlier run of rsync has left, where this run had another carrier."""
+    received = await dest.list_files(part.group.received, [""])
+    found = {path: entry for path, entry in received.items() if PARTIAL_FOLDER_NAME in path.split("/")}
+    if stale := stale_entries(found, part.wanted()):
+        await dest.drop(part.group.received, stale)
 
 
 def _conflicts(parts: Sequence[_Part], *, overwrite: bool) -> CommandError | None:

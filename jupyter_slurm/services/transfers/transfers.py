@@ -233,7 +233,8 @@ class Transfers:
         await asyncio.to_thread(os.makedirs, folder, 0o700, exist_ok=True)
         got = TransferRequest(request.cluster, "get", request.sources, folder + "/", overwrite=True)
         pull = await self._carrier(source, request.cluster, owner, is_pull=True)
-        await copy_files(Transfer(transfer.id, got, transfer.follow), source, LocalSide(), pull, partial)
+        first = Transfer(transfer.id, got, transfer.follow)
+        await copy_files(first, source, LocalSide(), pull, partial, mirrors=True)  # an earlier run may have left files
         names = sorted(await asyncio.to_thread(os.listdir, folder))
         paths = tuple(os.path.join(folder, name) for name in names)
         put = TransferRequest(str(request.to_cluster), "put", paths, request.dest, overwrite=request.overwrite)
