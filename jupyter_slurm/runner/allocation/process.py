@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_LATE_BYTES = 65_536  # bytes of output that threads print between two cells
 _MEMORY_INTERVAL_S = 5.0  # seconds between two measurements of the memory of this process
 _MIN_MEMORY_CHANGE_BYTES = 1 << 20  # smallest change in bytes that is recorded
+_RETRY_INTERVAL_S = 5.0  # seconds before the next attempt to record the end of a cell
 _CANCEL_TIMEOUT_S = 1.0  # seconds for the coroutine that an interrupted cell awaited
 
 
@@ -105,6 +106,7 @@ class Process:
         self._running: str | None = None
         self._pid = os.getpid()
         self._stopped = ""  # key of the cell to interrupt
+        self._unrecorded: list[tuple[str, str]] = []  # folders and ends of cells, while the disk is full
         self._between = place.folder
         self._late_files: list[tuple[int, str, int]] = []  # files, with their lengths at the end of the previous cell
         self._is_over = self._is_silent = False
@@ -181,8 +183,12 @@ class Process:
     async def _wait(self) -> None:
         self._news = asyncio.Event()
         while not self._waiting and not self._is_over:
+            timer = self._loop.call_later(_RETRY_INTERVAL_S, self._news.set) if self._unrecorded else None
             await self._news.wait()
+            if timer is not None:
+                timer.cancel()
             self._news.clear()
+            self._record_ends()
 
     # -- requests, read in a separate thread
 
@@ -237,7 +243,8 @@ class Process:
         except SystemExit as stop:
             code = self._cell.exit_code(stop)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with this one, the next may run
-            self._cell.print_error(error, "")
+            with contextlib.suppress(OSError):  # the disk may be full
+                self._cell.print_error(error, "")
             code = 1
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -319,12 +326,27 @@ class Process:
     def _end(self, folder: str, code: int, *, is_interrupted: bool) -> None:
         """Record how a cell ended."""
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": is_interrupted}
+        self._record_end(folder, json.dumps(end))
+
+    def _record_end(self, folder: str, end: str) -> None:
         try:
             place = self._cell.JobDirectory(folder)
-            place.put(os.path.join(folder, "end.json"), json.dumps(end))
+            place.put(os.path.join(folder, "end.json"), end)
             place.publish_event("ended")
-        except (OSError, ValueError) as error:
-            sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"the end of this cell could not be recorded yet: {error}\n")
+            self._unrecorded.append((folder, end))
+        except ValueError as error:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")
+
+    def _record_ends(self) -> None:
+        """Record the ends of earlier cells: the disk may have room again."""
+        unrecorded, self._unrecorded = self._unrecorded, []
+        for folder, end in unrecorded:
+            if os.path.isdir(folder):
+                self._record_end(folder, end)
 
 
 def serve(cell: Any, step: Any, place: JobDirectory) -> int:

@@ -69,6 +69,7 @@ class SessionRun:
     """Server from its start to its end."""
 
     def __init__(self, place: JobDirectory) -> None:
+        sys.stderr = load("job_directory").UncheckedModule(sys.stderr)  # a warning on a full disk ends no session
         self.place, self.is_ending, self.is_measured = place, False, False
         self.door: Any = None
         self.served: dict[str, object] = {}

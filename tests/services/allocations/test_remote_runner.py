@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -227,3 +228,31 @@ def test_it_ends_when_nobody_holds_it(process: Process) -> None:
     assert process.running.stdin is not None
     process.running.stdin.close()
     assert process.running.wait(60) == 0
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [("-I",), ("-I", "-S")], ids=["ipython", "plain"])
+def test_a_full_disk_ends_no_process_and_ends_are_recorded_when_there_is_room(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], check=True)
+    process = Process(tmp_path, sys.executable, *options)
+    try:
+        process.ran("x = [1]")
+        for key, source in (("fails", "1 / 0"), ("prints", "print(x)"), ("waits", "x")):
+            process._make(key, kind="python", cell={"source": source, "filename": key})
+        with contextlib.suppress(OSError), open(tmp_path / "full", "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        process.tell("fails")
+        process.tell("prints")
+        _until(lambda: (tmp_path / "prints" / "stdout").exists() or process.running.poll() is not None)
+        assert process.running.poll() is None
+        (tmp_path / "full").unlink()
+        assert process.end("fails") == 1
+        assert process.end("prints") in (0, 1)
+        assert process.ran("x") == "[1]\n"
+    finally:
+        process.running.kill()
+        process.running.communicate()
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
