@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError, JobNotFound, SlurmError
+from jupyter_slurm.errors import CommandError, ControllerError, JobNotFound, SlurmError, UsageError
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.job_checks import JobChecks
 from jupyter_slurm.services.clusters.job_history import JobHistory
@@ -194,6 +194,8 @@ class JobCatalog:
         ------
         JobNotFound
             The user has no such job.
+        UsageError
+            It is the second number that Slurm has for a task or a component.
         ControllerError, CommandError
             The job is not in the queue, and accounting gave no answer.
         """
@@ -223,6 +225,8 @@ class JobCatalog:
                 f"You have no job {job}" + (", it belongs to another user." if records else "."),
                 hint=_LIST_HINT,
             )
+        if (own := mine[0].id).job != job.job:  # Slurm has a second number for it
+            raise UsageError(f"Job {job} is {own}, which is a part of job {own.job}.", hint=f"Give the ID {own}.")
         entry = await self._from_directory(mine)
         if entry is None:
             entry = TrackedJob(self._tracker.name, id=job, state=mine[0].state, slurm=SlurmView(described=True))

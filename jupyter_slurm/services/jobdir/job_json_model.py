@@ -335,6 +335,7 @@ class EndRecord(JsonObject):
     tasks: Mapping[str, int] | None = None
     components: Sequence[api.JobComponent] | None = None
     ranks: api.JobRanks | None = None
+    restarts: int | None = None
     error: ProblemDocument | None = None
 
 

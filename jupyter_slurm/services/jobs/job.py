@@ -202,13 +202,13 @@ class TrackedJob:
         if end:
             self.state = JobState(end.state)
             self.slurm.regain_sight()
-            self.exit_code, self.signal = end.exit_code, end.signal
+            self.exit_code, self.signal, self.restarts = end.exit_code, end.signal, end.restarts or 0
             self.start_time, self.end_time = end.start_time, end.end_time
             self.runner.ranks = end.ranks
             self.error = from_problem(end.error) if end.error else None
         if end and self.id is not None:
-            had: dict[str, Any] = {name: getattr(end, name) or "" for name in ALLOCATED_FIELDS}
-            self.slurm.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
+            had: dict[str, Any] = {name: getattr(end, name) or "" for name in (*ALLOCATED_FIELDS, "reason")}
+            self.slurm.latest = JobRecord(id=self.id, state=self.state, restarts=self.restarts, **had)
 
     def is_described_by(self, records: Iterable[JobRecord]) -> bool:
         """Return whether records with the job's ID are certainly of this job, not of a later one with the same ID."""

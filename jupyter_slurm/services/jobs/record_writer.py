@@ -133,5 +133,6 @@ def describe_end(entry: TrackedJob) -> EndRecord:
         tasks=entry.counts() or None,
         components=entry.components(),
         ranks=entry.runner.ranks,
+        restarts=entry.restarts,
         error=entry.error.to_problem() if entry.error else None,
     )

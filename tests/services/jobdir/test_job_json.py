@@ -121,6 +121,6 @@ def test_a_change_makes_another_record(record: JobRecordFile) -> None:
 
 
 def test_an_end_is_written_with_all_its_fields(record: JobRecordFile) -> None:
-    written = replace(record, end=EndRecord(state="FAILED", exit_code=1)).to_json()["end"]
+    written = replace(record, end=EndRecord(state="FAILED", exit_code=1, restarts=0)).to_json()["end"]
     assert written.keys() == SCHEMA["properties"]["end"]["properties"].keys()
     assert written["signal"] is None

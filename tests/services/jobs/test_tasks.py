@@ -152,3 +152,24 @@ async def test_more_tasks_than_the_cluster_takes_are_refused_with_a_hint(desk):
     with pytest.raises(UsageError, match="60,000 tasks, but this cluster holds at most 59,999 jobs") as caught:
         await desk.submit("#!/bin/sh\ntrue\n", "-n1", sweep=table)
     assert "Submit fewer tasks" in caught.value.hint
+
+
+@pytest.mark.here_only("what the number means is decided above the connection")
+async def test_the_second_number_of_a_task_never_stands_for_the_array(desk):
+    job = await desk.submit("#!/bin/sh\ntrue\n", "-n1", "--hold", "--array=0-2")
+    slurm(desk, "scontrol", "update", f"JobId={job['id']}_0", "TimeLimit=7")  # Slurm gives this task a number
+    shown = slurm(desk, "squeue", "-h", "-r", "-j", job["id"], "-O", "arraytaskid,jobid")
+    number = dict(line.split() for line in shown.splitlines())["0"]
+    assert number != job["id"]
+    far = desk.core.cluster(desk.id)
+    for act in ("requeue", "limit", "cancel"):
+        (answer,) = await far.actions.act(act, [number], "9" if act == "limit" else None)
+        assert f"is {job['id']}_0, which is a part of job {job['id']}" in answer["error"]["detail"]
+        assert f"Give the ID {job['id']}_0." in answer["error"]["hint"]
+    with pytest.raises(UsageError, match="which is a part of job"):
+        await far.jobs.find(number)
+    (answer,) = await far.actions.act("cancel", [f"{job['id']}_0"])
+    assert answer["error"] is None
+    listed = await far.jobs.list_jobs(active=True)
+    assert [one["tasks"] for one in listed if one["key"] == job["key"]] == [{"CANCELLED": 1, "PENDING": 2}]
+    await far.actions.cancel(job["key"])
