@@ -26,7 +26,9 @@ WALK = Walk(
     },
     before=(
         "python3 -m venv --without-pip /srv/hoffman-lab/flash9/ana/envs/torch",
-        "setsid --fork bash -c 'exec -a vscode-server sleep 900' >/dev/null 2>&1",
+        # Until it has a session of its own, it would end with the command.
+        "setsid --fork bash -c 'exec -a vscode-server sleep 900' >/dev/null 2>&1; "
+        "until ps x -o cmd | grep -q '^vscode-server'; do sleep 0.1; done",
     ),
     after=("jupyter slurm stop board",),
     steps=(
