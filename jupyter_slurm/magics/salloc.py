@@ -13,10 +13,10 @@ from jupyter_slurm.client.allocations.kernel_end import is_for_this_notebook
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.sessions.launch import idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
-from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
@@ -48,8 +48,6 @@ KEYWORDS = {
     "wait": False,
 }
 """The keywords of ``%salloc``, and whether each takes a value."""
-
-_MIN_LEASE_S = 60  # seconds: the node may see a change from this machine only after this time
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | Estimate:
@@ -103,7 +101,7 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
             f"{name} is already an open allocation: {before!r}",
             hint=f"Use `%salloc on={name}` to show it, `%salloc release on={name}` to release it.",
         )
-    # A notebook that is run again after a restart reuses its kept allocation instead of a second one.
+    # A notebook that is run again after a restart requests no second one.
     kept = (
         [one for one in allocations() if one.keep and one.label == name] if name and "keep" in parsed.keywords else []
     )
@@ -115,11 +113,10 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
     if (waiting := _kept_for_this_cell(cluster, parsed)) is not None:
         sys.stdout.write(f"{waiting.title} is still open since the kernel before, and is used again.\n")
         return waiting
-    lease = parsed.keywords.get("lease")
     return allocate(
         cluster,
         _holder(cluster, parsed),
-        lease=settings().allocation_lease if lease is None else _seconds(lease),
+        lease=_lease(parsed.keywords.get("lease")),
         label=name,
         keep="keep" in parsed.keywords,
     )
@@ -144,17 +141,8 @@ def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:
     return Submission("allocation", "", slurm_options(parsed), python=python, env=env)
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except UsageError:
-        seconds = 0
-    if seconds is None or seconds < _MIN_LEASE_S:
-        raise UsageError(
-            f"lease={text} is not a time of at least one minute.",
-            hint="Use for example lease=30m, lease=2h or lease=1d. A number without a unit means minutes.",
-        )
-    return float(seconds)
+def _lease(text: str | None) -> float:
+    return settings().allocation_lease if text is None else idle_time(text, word="lease")
 
 
 def _show(shell: Any, allocation: Allocation, parsed: MagicLine) -> Allocation:

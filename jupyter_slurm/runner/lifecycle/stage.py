@@ -164,7 +164,7 @@ class StageCopy:
 def copied(place: JobDirectory) -> StageCopy | None:
     """Copy the folder of the job. Return None if the job runs in the original folder; the reason is reported.
 
-    Signals that end the job end this program. Others are ignored, until :func:`follow` passes them on.
+    Signals that end the job end this program. Other signals are ignored until :func:`follow` begins.
     """
     stage, here = place.job["stage"], os.getcwd()
     shared = stage["folders"][0]["dest"]

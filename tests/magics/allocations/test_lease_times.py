@@ -2,9 +2,8 @@
 
 import pytest
 
-from jupyter_slurm.client.sessions.launch import idle_time
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.magics.salloc import _seconds
+from jupyter_slurm.magics.salloc import _lease
 
 
 @pytest.mark.parametrize(
@@ -23,12 +22,12 @@ from jupyter_slurm.magics.salloc import _seconds
     ],
 )
 def test_a_lease_has_the_forms_of_idle_and_of_time(text: str, seconds: int) -> None:
-    assert _seconds(text) == idle_time(text) == seconds
+    assert _lease(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "59s", "0:59", "0.5m", "1x", "-5", "soon", "UNLIMITED", "-1", "2h x"])
 def test_a_lease_below_a_minute_or_without_end_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        _seconds(text)
+        _lease(text)
     assert caught.value.message == f"lease={text} is not a time of at least one minute."
     assert "lease=30m" in (caught.value.hint or "")
