@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.options.step_options import NODES_BUSY_TEXT
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
@@ -30,7 +29,7 @@ from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
-from jupyter_slurm.services.jobs.failures import ended_with
+from jupyter_slurm.services.jobs.failures import ended_with, lost_with
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.lookup import check_not_suspended
 from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
@@ -292,7 +291,7 @@ class Steps:
                 from jupyter_slurm.services.allocations.session_steps import show_limit
 
                 show_limit(step, allocation)
-            await self._read_state(step)
+            await self._read_state(step, allocation)
             return
         if not await self._has_ended(step) and not step.is_finished:  # another task may have read its end meanwhile
             key = step.key or ""
@@ -300,12 +299,12 @@ class Steps:
             if tries < _MAX_TRIES and not await self._lacks_end_marker(step):
                 return  # read again soon: an end that cannot be read is not an end that does not exist
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
-            step.error = ended_with(allocation, why=_why_ended(allocation))
+            step.error = lost_with(allocation)
             step.end_time = allocation.end_time if allocation else None
         self._tries.pop(step.key or "", None)
         await self._tracker.finish(step)
 
-    async def _read_state(self, step: TrackedJob) -> None:
+    async def _read_state(self, step: TrackedJob, allocation: TrackedJob) -> None:
         """Read the job directory at intervals: signs only make the agent faster and may be lost."""
         now, key = self._tracker.clock(), step.key or ""
         if abs(now - self._read_at.setdefault(key, now)) < _CHECK_INTERVAL_S:
@@ -315,8 +314,18 @@ class Steps:
             await self.apply_start(step)
             if step.state.is_running:
                 self._tracker.publish(step)
+            elif allocation.restarts:
+                await self._apply_begin(step)
         if await self._has_ended(step):
             await self._tracker.finish(step)
+
+    async def _apply_begin(self, step: TrackedJob) -> None:
+        """Record in which run of its allocation a pending step was begun."""
+        record = step.record
+        with contextlib.suppress(FileNotFoundError, TransportError, ValueError, TypeError):
+            if step.folder is not None and record is not None and record.step is not None:
+                run = int(await read_untrusted(self._client.transport, step.folder.file("begun")))
+                step.record = replace(record, step=replace(record.step, restarts=run))
 
     def _waiting_record(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
         """Report that a step waits for other steps: srun itself prints nothing for two minutes."""
@@ -376,17 +385,10 @@ class Steps:
         return self._tracker.entries.get(key) or await self._shelf.get(key)
 
 
-def _why_ended(allocation: TrackedJob | None) -> str:
-    """Return why an allocation ended, if nobody has cancelled or released it."""
-    if allocation is None or allocation.latest is None or not allocation.is_finished:
-        return ""
-    return "" if allocation.state.name in ("CANCELLED", "COMPLETED") else explain_end(allocation.latest)[0]
-
-
 def _ran_before_requeue(step: TrackedJob, allocation: TrackedJob) -> bool:
-    """Return whether a step ran before its allocation was requeued: after a node failure its end is not recorded."""
+    """Return whether a step began before its allocation was requeued: after a node failure its end is not recorded."""
     run = step.record.step.restarts if step.record and step.record.step else None
-    return step.state.is_running and run is not None and allocation.restarts > run
+    return run is not None and allocation.restarts > run
 
 
 def _is_alone(step: TrackedJob) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobEndUnknown, JobError, SlurmError, TransportError
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EndMarker",
     "ended_with",
+    "lost_with",
     "note_blame",
     "note_marker",
     "read_ranks",
@@ -145,6 +147,15 @@ def ended_with(allocation: TrackedJob | None, how: str = "", why: str = "") -> J
     else:
         what, hint = f"Job {allocation.joined} {how or 'ended or was released'}", "Name a running job with on=."
     return JobError(f"{what}. {why}".rstrip(), hint=hint, with_allocation=True)
+
+
+def lost_with(allocation: TrackedJob | None) -> JobError:
+    """Return the error of a step whose end was not recorded: its allocation ended or was requeued."""
+    if allocation is None or allocation.latest is None or allocation.state.name in ("CANCELLED", "COMPLETED"):
+        return ended_with(allocation)
+    if not allocation.is_finished:
+        return JobError("The allocation was requeued.", hint="Run the cell again.", with_allocation=True)
+    return ended_with(allocation, why=explain_end(allocation.latest)[0])
 
 
 def why_ended(entry: TrackedJob, marker: EndMarker, find: Callable[[str], TrackedJob | None]) -> SlurmError | None:

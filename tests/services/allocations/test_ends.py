@@ -29,12 +29,17 @@ class Held:
         return job, step
 
 
+async def start(desk: Any, job: dict[str, Any], *command: str) -> dict[str, Any]:
+    args = list(command) or ["sleep", "600"]
+    asked = {**desk.asked("#!"), "kind": "command", "text": "", "args": args, "python": sys.executable}
+    del asked["dry_run"]
+    return await desk.start_step(job["key"], asked)
+
+
 async def hold(desk: Any, *options: str) -> Held:
     lease = {"seconds": 600.0, "once": False, "keep": False}
     job = await desk.submit("", *options, kind="allocation", python=sys.executable, lease=lease)
-    asked = {**desk.asked("#!"), "kind": "command", "text": "", "args": ["sleep", "600"], "python": sys.executable}
-    del asked["dry_run"]
-    step = await desk.start_step(job["key"], asked)
+    step = await start(desk, job)
     await desk.until(step["key"], lambda one: one["state"] == "RUNNING")
     return Held(desk, await desk.job(job["key"]), step)
 
@@ -76,3 +81,21 @@ async def test_an_allocation_and_its_step_say_how_it_ended(
             assert (job["state"], job["reason_text"]) == (state, reason)
             assert (step["state"], step["error"]["detail"].startswith(detail)) == ("CANCELLED", True), step["error"]
             assert "%salloc" in step["error"]["hint"]
+
+
+@pytest.mark.slow
+async def test_steps_end_when_their_allocation_is_requeued(
+    new_cluster: Callable[..., Any], tmp_path: Path, desk_by: Callable[..., Any]
+) -> None:
+    """A node fails, and Slurm starts the allocation on another one: the step that ran and the one that waited end."""
+    cluster = new_cluster(extra=("SlurmdTimeout=3", "KillWait=1", "MessageTimeout=3"))
+    async with desk_by(Way("local"), cluster, tmp_path) as desk:
+        held = await hold(desk, "--requeue")
+        waiting = await start(desk, held.job)
+        await desk.until(waiting["key"], lambda _: Path(desk.root, waiting["key"], "begun").exists())
+        cluster.kill_node(held.job["nodes"])
+        for key in (held.step["key"], waiting["key"]):
+            step = await desk.until(key, lambda one: one["finished"])
+            assert (step["state"], step["error"]["detail"]) == ("CANCELLED", "The allocation was requeued."), step
+        again = await start(desk, held.job, "true")
+        assert (await desk.until(again["key"], lambda one: one["finished"]))["state"] == "COMPLETED"
