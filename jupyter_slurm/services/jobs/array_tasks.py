@@ -236,9 +236,10 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
         try:
             marker = parse_untrusted(content)
             task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
-        except (ValueError, KeyError, TypeError):
+            is_cancelled = bool(marker.get("interrupted") or marker.get("terminated"))
+        except (ValueError, KeyError, TypeError, OverflowError):
             continue
-        state = JobState("COMPLETED" if code == 0 else "FAILED")
+        state = JobState("COMPLETED" if code == 0 else "CANCELLED" if is_cancelled else "FAILED")
         records[task] = JobRecord(id=JobId(number, task), state=state, exit_code=code, signal=0, end_time=end)
     return records
 

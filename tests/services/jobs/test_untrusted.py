@@ -152,6 +152,21 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
     assert not entry.slurm.tasks
 
 
+async def test_the_ends_of_tasks_that_only_the_runner_has_seen(transport: LocalTransport, tmp_path: Path) -> None:
+    """Without accounting, Slurm forgets a task; one that was cancelled or reached its limit has not failed by itself."""
+    folder = tmp_path / "20260101-000000-00000000"
+    folder.mkdir(0o700)
+    ends: list[dict[str, object]] = [{"exit_code": 0}, {"exit_code": 3}, {"exit_code": 130, "interrupted": True}]
+    ends += [{"exit_code": 143, "terminated": True}, {"time": float("inf")}]
+    for task, end in enumerate(ends):
+        (folder / f"end.{task}.json").write_text(json.dumps({**_END, **end}))
+    record = JobRecordFile.from_json({"kind": "python", "array": True, "array_tasks": "0-4"})
+    entry = TrackedJob("c", id=JobId(12), folder=JobFolder(str(folder)), record=record, state=JobState("COMPLETED"))
+    await array_tasks.load(transport, entry)
+    states = {task: record.state.name for task, record in entry.slurm.tasks.items()}
+    assert states == {0: "COMPLETED", 1: "FAILED", 2: "CANCELLED", 3: "CANCELLED"}
+
+
 def test_only_an_id_means_a_job() -> None:
     tracker = Tracker("c", None, ClusterFolder("/nowhere"), None, None, time.time)  # type: ignore[arg-type]
     entry = TrackedJob("c", id=JobId(12), state=JobState("RUNNING"))
