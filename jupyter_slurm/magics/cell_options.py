@@ -17,6 +17,7 @@ from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.options.option_parser import words_of
 from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT, MODULE_PREFIX, NO_ENVIRONMENT
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
@@ -74,7 +75,7 @@ def is_test(parsed: MagicLine) -> bool:
 def slurm_options(parsed: MagicLine) -> list[str]:
     """Return the words of Slurm's options, without those for the handling of the job."""
     ours = ("wrap", "test-only")
-    return [token for option in parsed.parsed.options if option.name not in ours for token in option.tokens]
+    return words_of(parsed.parsed.options, lambda name: name not in ours)
 
 
 def as_python(cell: str) -> str:

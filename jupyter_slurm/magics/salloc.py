@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import ChainMap
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from jupyter_slurm.client.sessions.launch import idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
-from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
+from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
     cell_python,
@@ -110,28 +111,27 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
             f"{name} is already a kept allocation: {kept[0]!r}",
             hint=f"Use `%salloc on={name} as={name}` to use it, `%salloc release on={name}` to release it.",
         )
-    if (waiting := _kept_for_this_cell(cluster, parsed)) is not None:
+    request, lease = _holder(cluster, parsed), _lease(parsed.keywords.get("lease"))
+    keep = "keep" in parsed.keywords
+    if not keep and (waiting := _kept_for_this_cell(cluster, request, lease, name)) is not None:
         sys.stdout.write(f"{waiting.title} is still open since the kernel before, and is used again.\n")
         return waiting
-    return allocate(
-        cluster,
-        _holder(cluster, parsed),
-        lease=_lease(parsed.keywords.get("lease")),
-        label=name,
-        keep="keep" in parsed.keywords,
-    )
+    return allocate(cluster, request, lease=lease, label=name, keep=keep)
 
 
-def _kept_for_this_cell(cluster: Cluster, parsed: MagicLine) -> Allocation | None:
+def _kept_for_this_cell(cluster: Cluster, request: Submission, lease: float, name: str | None) -> Allocation | None:
     """Return the allocation that this cell requested before the kernel was restarted.
 
-    It has the same name and all options of the cell: a cell that was edited requests another allocation.
+    The same was requested under the same name: a cell that was edited requests another allocation.
     """
-    options = set(slurm_options(parsed))
+    wanted = {"options": list(request.options), "env": request.env, "python": request.python}
     for one in open_allocations(cluster):
-        is_same = one.label == parsed.keywords.get("as") and options <= set(one._data.get("argv") or ())
-        if is_same and is_for_this_notebook(one) and "keep" not in parsed.keywords:
-            return choose(cluster, one.id, {})
+        if (one.label, one._data.get("lease")) != (name, lease) or not is_for_this_notebook(one):
+            continue
+        with contextlib.suppress(SlurmError):  # what cannot be compared is another one
+            record = one.record
+            if {word: record.get(word) for word in wanted} == wanted:
+                return choose(cluster, one.id, {})
     return None
 
 

@@ -528,6 +528,18 @@ def test_home_and_user_of_a_line_are_those_of_the_cluster(kernel: Any, way: Way)
     assert {f"{home}/o.txt", f"{home}/e.txt", f"{home}x", "$MARK_OF_NOBODY"} <= {*argv}
     if way.is_remote:
         assert argv[-2] == user
+    shown = kernel.ok("%%sbatch show python=~/venv/bin/python\n1").result["text/plain"]
+    assert f"{home}/venv/bin/python -" in shown
+    assert "~/venv" not in shown
+
+
+def test_a_quiet_submission_has_its_id_at_once(kernel: Any) -> None:
+    """sbatch prints no ID with --quiet."""
+    for option in ("-QH", "--quiet --hold"):
+        said = kernel.ok(
+            f"quiet = %sbatch -p arandu {option} --wrap true\nprint(quiet.id, quiet.data['error'])\nquiet.cancel()"
+        )
+        assert re.fullmatch(r"\d+ None", said.stdout.strip().splitlines()[-1]), said.stdout
 
 
 def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:

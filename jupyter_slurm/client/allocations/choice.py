@@ -44,9 +44,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         The user named a job that cannot be joined.
     """
     reference = _job_named(cluster, name, namespace)
-    if reference is not None:
-        return join(cluster, reference)
-    found = _choose(cluster, name, namespace)
+    found = _choose(cluster, name, namespace) if reference is None else join(cluster, reference)
     if found is not None and found not in here._mine and kernel_end.take_up(found):
         here._mine.append(found)
         found._follow()

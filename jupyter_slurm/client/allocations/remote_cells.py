@@ -109,9 +109,10 @@ def ensure_process(cluster: Cluster, allocation: Allocation, requested: Submissi
 
 def _differs(requested: Submission, process: Step) -> bool:
     """Return whether the user named something that a running process does not have."""
-    options, python, env = requested.options, requested.python, requested.env
+    options = [option for option in requested.options if option not in _PROCESS_OPTIONS]
+    python, env = requested.python, requested.env
     return (
-        bool(options and list(options) != _srun_options(process))
+        bool(options and options != _srun_options(process))
         or bool(python and python != _process_python(process))
         or bool(env and env != _process_environment(process))
     )

@@ -98,6 +98,12 @@ class Cluster:
         home, user = told.get("home"), told.get("user")
         return {"HOME": home, "USER": user, "LOGNAME": user} if home and user else {}
 
+    def home_folder(self) -> str:
+        """Return the user's home on this cluster; log in if needed."""
+        if "HOME" not in self.login_variables():
+            self.log_in()
+        return self.login_variables()["HOME"]
+
     def log_in(self) -> None:
         """Log in if needed, and count from now on as a user of the login."""
         from jupyter_slurm.agent.client.client_errors import show_once

@@ -148,9 +148,13 @@ class Preview:
 
 
 def python_named(name: str | None, cluster: Cluster) -> str:
-    """Return the interpreter that the user names, else that of this process, or of the remote host."""
+    """Return the interpreter that the user names, else that of this process, or of the remote host.
+
+    A ``~`` is the user's home on the host of the job.
+    """
     if cluster.is_remote:
-        return name or cluster.python
+        path = name or cluster.python
+        return cluster.home_folder() + path[1:] if path.startswith("~/") else path
     if not name:
         return sys.executable
     path = shutil.which(os.path.expanduser(name)) or os.path.expanduser(name)

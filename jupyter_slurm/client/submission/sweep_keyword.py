@@ -70,8 +70,8 @@ def _sweep_from_value(name: str, value: Any, *, zipped: bool) -> Sweep:
         return Sweep.from_columns(columns, zipped=zipped)
     if zipped:
         raise UsageError(f"sweep={name}: {name} already has rows, so `zip` has no effect.", hint="Omit `zip`.")
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or a similar type
-        value = value.to_dict("records")
+    if hasattr(value, "columns") and (hasattr(value, "to_dicts") or hasattr(value, "to_dict")):
+        value = value.to_dicts() if hasattr(value, "to_dicts") else value.to_dict("records")  # polars; pandas
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
         raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, not a table.", hint=_HINT)
     return Sweep.from_rows(value)

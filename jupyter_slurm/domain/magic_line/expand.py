@@ -10,11 +10,12 @@ doubled braces and ``$$`` stay as typed. So does text in single quotes or after 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
 from jupyter_slurm.domain.magic_line.expression import MISSING, Lookup, value_of_expression
+from jupyter_slurm.domain.scripts.sweep_parameters import to_literal
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["MISSING", "Lookup", "expand_at", "variable_at"]
@@ -25,6 +26,7 @@ _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME
 _STEPS = re.compile(_STEP)
 _VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _HOME = re.compile(r"~(?=/|\s|\Z)")
+_SWEEP = re.compile(r"""(?:\A|\s)sweep=["']?[^\s"']*\Z""")  # quotes within it make one text
 
 
 def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
@@ -65,7 +67,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
         if steps and first is not MISSING:
             raise _unknown_reference_error(match, value)
         return None
-    return _as_text(value), match.end()
+    return _as_text(value, text[:at]), match.end()
 
 
 def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, int] | None:
@@ -97,7 +99,7 @@ def _expand_expression(text: str, at: int, lookup: Lookup) -> tuple[str, int] | 
         raise
     if value is MISSING or callable(value) or isinstance(value, ModuleType):
         return None
-    return _as_text(value), close + 1
+    return _as_text(value, text[:at]), close + 1
 
 
 def _unknown_reference_error(match: re.Match[str], value: Any) -> UsageError:
@@ -117,8 +119,14 @@ def _follow(value: Any, step: str) -> Any:
         return MISSING
 
 
-def _as_text(value: Any) -> str:
-    """Return a value as one word; a list or tuple in Slurm's form, with commas."""
+def _as_text(value: Any, before: str) -> str:
+    """Return a value as one word: a list or tuple in Slurm's form, with commas; values of ``sweep=`` as literals.
+
+    Otherwise the parser of ``sweep=`` would split text at its commas, and read numbers in it. A string is taken as
+    typed.
+    """
+    if _SWEEP.search(before) and isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return ",".join(to_literal("a value", one) for one in value)
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
     return str(value)

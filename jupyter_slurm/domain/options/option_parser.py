@@ -6,7 +6,7 @@ getopt_long(3) does for sbatch. sbatch also refuses every word that this module 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -18,7 +18,17 @@ from jupyter_slurm.errors import OptionError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "QuotedColon", "SplitArgv", "option_meant"]
+__all__ = [
+    "HET",
+    "Arity",
+    "Option",
+    "OptionSpec",
+    "OptionTable",
+    "QuotedColon",
+    "SplitArgv",
+    "option_meant",
+    "words_of",
+]
 
 Version = tuple[int, int]
 
@@ -324,6 +334,26 @@ class OptionTable:
         if hint is None:
             hint = f"Did you mean {suggestion}?" if suggestion else f"List the options with `{self.command} --help`."
         return OptionError(message, hint=hint, option=text, index=at, suggestion=suggestion)
+
+
+def words_of(options: Sequence[Option], names: Callable[[str], bool]) -> list[str]:
+    """Return the words of those options whose name is wanted; the letters of a divided bundle are written out.
+
+    Parameters
+    ----------
+    options : sequence of Option
+        All options of a line.
+    names : callable
+        Returns whether an option of that long name is wanted.
+    """
+    divided = {option.index for option in options if not names(option.name)}
+    words = list[str]()
+    for option in options:
+        if names(option.name) and option.index in divided:
+            words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
+        elif names(option.name):
+            words += option.tokens
+    return words
 
 
 @lru_cache(maxsize=64)

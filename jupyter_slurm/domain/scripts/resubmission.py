@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable, words_of
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import JobError, UsageError
@@ -196,15 +196,7 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
                 "be left out.",
                 hint=f"Give it another value: {word}=…",
             )
-    kept = [option for option in said if option.name not in names]
-    touched = {option.index for option in said} - {option.index for option in kept}
-    words: list[str] = []
-    for option in kept:
-        if option.index in touched:  # in a bundle of letters, which is written again
-            words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
-        else:
-            words += option.tokens
-    return [*words, *added]
+    return [*words_of(said, lambda name: name not in names), *added]
 
 
 def _value(value: Any) -> str:

@@ -164,9 +164,10 @@ class AllocationHolder:
             process = step.place.job["step"].get("process")
             if process and not self._takes_more(process):
                 return False
-            with os.fdopen(os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                with contextlib.suppress(OSError):  # a full disk: the file itself is what counts
-                    file.write(os.environ.get("SLURM_RESTART_COUNT") or "0")
+            begun = os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with contextlib.suppress(OSError):  # a full disk: the file itself is what counts
+                os.write(begun, os.fsencode(os.environ.get("SLURM_RESTART_COUNT") or "0"))
+            os.close(begun)
         except FileExistsError:
             return True
         except Exception as error:  # noqa: BLE001 - it may not be seen from here yet; the other steps go on

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.option_parser import OptionTable, words_of
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.domain.slurm_values import parse_time_limit
@@ -143,7 +143,8 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     limit = _time_limit(chosen.get("time"))
     added = _add_options(request, start, staged, chosen, [*added, *sweep.options], limit)
     of_part = part.options(chosen) if part else []
-    argv = ["sbatch", "--parsable", *added, *options, *of_part, job.file(name), *args]
+    given = words_of(request.table.split(options).options, lambda name: name != "quiet")  # sbatch must print the ID
+    argv = ["sbatch", "--parsable", *added, *given, *of_part, job.file(name), *args]
     record = replace(
         _record(request, chosen, _Command(job, name, argv, outputs)),
         request=_repeatable(requested, options, args, request.context.cwd),

@@ -13,6 +13,7 @@ from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic, tokenize
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.scripts.script import quote_argv
+from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 from jupyter_slurm.errors import OptionError, SlurmError, UsageError
 
 SBATCH = OptionTable.for_command("sbatch")
@@ -382,3 +383,31 @@ def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -
 )
 def test_quotes_within_a_sweep_are_those_of_its_values(typed: str, value: str) -> None:
     assert tokenize(typed, {"x": 1}.__getitem__)[0].text.partition("=")[2] == value
+
+
+@pytest.mark.parametrize(
+    ("value", "literals"),
+    [
+        (["Hello, world", "Bye; then"], ["'Hello, world'", "'Bye; then'"]),
+        (["1", "02", 1], ["'1'", "'02'", "1"]),
+        (range(3), ["0", "1", "2"]),
+        ([[1, 2], None], ["[1, 2]", "None"]),
+        ({7}, ["7"]),
+        (0.1, ["0.1"]),
+        ("1e-4,1e-3", ["1e-4", "1e-3"]),
+    ],
+)
+@pytest.mark.parametrize("line", ["sweep=p:{v} wait", 'wait sweep="p:{v}"', "sweep=p:$v"])
+def test_values_of_python_are_the_values_of_a_sweep(line: str, value: Any, literals: list[str]) -> None:
+    typed = parse_cell_line(line, SBATCH, WORDS | {"sweep": True}, lookup({"v": value})).keywords["sweep"]
+    assert [row[0] for row in Sweep.typed(typed or "", zipped=False).rows] == literals
+
+
+def test_arrays_are_values_of_a_sweep_and_other_objects_are_refused() -> None:
+    numpy = pytest.importorskip("numpy")
+    line = "sweep=lr:{lrs};b:{bs}"
+    given = {"lrs": numpy.array([0.1, 0.2]), "bs": (numpy.int64(8),)}
+    typed = parse_cell_line(line, SBATCH, WORDS | {"sweep": True}, lookup(given)).keywords["sweep"]
+    assert Sweep.typed(typed or "", zipped=False).rows == (("0.1", "8"), ("0.2", "8"))
+    with pytest.raises(UsageError, match="is a object, which cannot be a parameter"):
+        parse_cell_line(line, SBATCH, WORDS | {"sweep": True}, lookup({**given, "bs": [object()]}))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.options.option_help import read_help
-from jupyter_slurm.domain.options.option_parser import HET, Arity, OptionTable
+from jupyter_slurm.domain.options.option_parser import HET, Arity, OptionTable, words_of
 from jupyter_slurm.errors import OptionError, UsageError
 
 DATA = Path(__file__).parents[2] / "data" / "options"
@@ -297,3 +297,19 @@ def test_a_command_that_is_not_known() -> None:
 def test_the_api_gets_what_builds_the_table_again() -> None:
     entry = next(entry for entry in OptionTable.for_command("sbatch").as_list() if entry["name"] == "no-kill")
     assert entry == {"name": "no-kill", "names": ["no-kill"], "short": "k", "takes_value": "optional", "help": ""}
+
+
+@pytest.mark.parametrize(
+    ("typed", "left_out", "words"),
+    [
+        (["-QH", "-n", "2"], {"quiet"}, ["--hold", "-n", "2"]),
+        (["-HQ"], {"quiet"}, ["--hold"]),
+        (["-Q", "--quiet", "-p", "gpu"], {"quiet"}, ["-p", "gpu"]),
+        (["-Qn2", "-Hn", "3"], {"hold"}, ["-Qn2", "--ntasks=3"]),
+        (["-n1", ":", "-Qn2"], {"quiet"}, ["-n1", ":", "--ntasks=2"]),
+        (["-Hn", "3", "--mem=1G"], set(), ["-Hn", "3", "--mem=1G"]),
+    ],
+)
+def test_of_a_bundle_the_letters_that_are_wanted_remain(typed: list[str], left_out: set[str], words: list[str]) -> None:
+    table = OptionTable.for_command("sbatch")
+    assert words_of(table.split(typed).options, lambda name: name not in left_out) == words

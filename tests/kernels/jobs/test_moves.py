@@ -228,11 +228,15 @@ def test_a_restart_keeps_the_allocation_and_a_shutdown_releases_it(
     assert f"Allocation {job} (box) is still open since the kernel before, and is used again." in told.stdout
     assert kernel.value("box.id") == job
     assert notebook.jobs == [job]
+    for edited in (asks.format("--gpus=1 "), asks.format("lease=10m "), asks.format("").replace("--mem=100M ", "")):
+        kernel = restart()
+        assert kernel.run(edited).status == "ok"
+        assert kernel.value("box.id") != job, edited
+        assert kernel.run(f"%salloc release on={job}").status == "ok"
+        job = kernel.value("box.id")
+        wait_for(lambda job=job: notebook.jobs == [job], "the one from before is released", LONG)
     kernel = restart()
-    assert kernel.run(asks.format("--gpus=1 ")).status == "ok"  # the cell was edited
-    assert kernel.value("box.id") != job
-    assert kernel.run(f"%salloc release on={job}").status == "ok"
-    wait_for(lambda: notebook.jobs == [kernel.value("box.id")], "the one from before is released", LONG)
+    assert "is used again" in kernel.run(edited).stdout
     server.close()
     wait_for(lambda: notebook.jobs == [], "a shutdown releases the allocation", LONG)
 

@@ -142,7 +142,7 @@ def test_an_interrupt_ends_the_step_and_not_the_allocation(
 
 def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: WaitFor) -> None:
     _none_is_open(kernel)
-    ran = kernel.ok("%srun as=one wait -p arandu -n2 --label sh -c 'echo hello'")
+    ran = kernel.ok("%srun as=one wait -p arandu -n2 --wait=60 -lQ sh -c 'echo hello'")
     assert re.search(r"No allocation is open. srun requests one for this step, \d+.", ran.stdout)
     assert kernel.value("sorted(one.stdout.split('\\n'))") == "['', '0: hello', '1: hello']"
     wait_for(lambda: kernel.value("one.allocation.is_finished") == "True", "the end of its allocation")

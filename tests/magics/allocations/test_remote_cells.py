@@ -157,7 +157,7 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "(exit())" in ran.traceback
     ran = held.run("%%remote -c 1\nimport sys\nhere = 2\nsys.exit(3)")
     assert "exit code 3" in ran.traceback
-    assert held.ok("%%remote -c 1\nhere").stdout == "2\n"
+    assert held.ok("%%remote -c 1 --overlap\nhere").stdout == "2\n"  # the agent adds it
     ran = held.run("%%remote -c 2\nhere")
     assert "already runs with other options" in ran.traceback
     said = held.ok("%remote").stdout
