@@ -14,6 +14,7 @@ In a joined job, this program is a step of a running job. ``steps/OWN KEY.KILL.D
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -29,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 # The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jupyter_slurm.runner.allocation.held_step import HeldStep, leave_end
     from jupyter_slurm.runner.job_directory import JobDirectory
     from jupyter_slurm.runner.job_document import Granted
@@ -74,8 +77,7 @@ class AllocationHolder:
         self.last: Any = None
         self.is_ending = self.is_left = False
         self._late: dict[str, float] = {}
-        # ends that could not be written because the disk was full
-        self._unrecorded: list[tuple[HeldStep, int, bool]] = []
+        self._unrecorded: list[Callable[[], None]] = []  # write the ends that a full disk did not take
         self._instead: dict[str, str] = {}  # processes not started because one was running, and that one
         self._ends: dict[str, tuple[int, str]] = {}  # exit code and reason of each ended process
         self._renewed: Any = None
@@ -217,10 +219,21 @@ class AllocationHolder:
 
     def _lose(self, place: JobDirectory, code: int, said: str = "") -> None:
         """End a cell whose process has ended."""
-        has_run = os.path.exists(os.path.join(place.folder, "started.json"))
-        with contextlib.suppress(OSError):
-            leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, lost=said)
-        place.publish_event("ended")
+        has_run, is_ending = os.path.exists(os.path.join(place.folder, "started.json")), self.is_ending
+
+        def record() -> None:
+            leave_end(place.folder, code or 1, is_ending or not has_run, is_ending, lost=said)
+            place.publish_event("ended")
+
+        self._record(os.path.basename(place.folder), record)
+
+    def _record(self, key: str, record: Callable[[], None]) -> None:
+        """Record the end of a step or a cell; on a full disk, later."""
+        try:
+            record()
+        except OSError as error:
+            self._unrecorded.append(record)
+            sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
 
     def _dismiss(self) -> None:
         """End processes that nobody uses."""
@@ -251,12 +264,8 @@ class AllocationHolder:
         """Record the end of a step."""
         self.last = step.code(code)
         self._await_own_end(step)
-        try:
-            step.end(self.last, with_allocation=self.is_ending)
-        except OSError as error:
-            self._unrecorded.append((step, self.last, self.is_ending))
-            key = os.path.basename(step.place.folder)
-            sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
+        record = functools.partial(step.end, self.last, with_allocation=self.is_ending)
+        self._record(os.path.basename(step.place.folder), record)
         if step.place.job["kind"] == "kernel":
             load("kernel.folder").sweep()  # folders of a keeper that was killed
         step.forget_ended()
@@ -281,8 +290,7 @@ class AllocationHolder:
         """Record the steps that have ended."""
         with contextlib.suppress(OSError):
             while self._unrecorded:
-                step, code, with_allocation = self._unrecorded[0]
-                step.end(code, with_allocation=with_allocation)
+                self._unrecorded[0]()
                 del self._unrecorded[0]
         for step in self.running.values():
             step.forget_ended()
