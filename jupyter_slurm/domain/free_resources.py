@@ -115,12 +115,13 @@ class Resources:
     def _least_memory(self) -> dict[str, int | None]:
         """Return by node the memory that a job with one CPU gets by default, in bytes: the least of its partitions.
 
-        None: no partition of the node starts jobs.
+        None: no partition of the node starts jobs, or each of them is hidden.
         """
         least = {one.name: _default_memory(one) for one in self.partitions}
+        of_unknown = None if least else 0  # no partition is known before the first facts
         found = {}
         for node in self.nodes:
-            of_node = [least.get(name, 0) for name in node.partitions] or [0]
+            of_node = [least.get(name, of_unknown) for name in node.partitions] or [of_unknown]
             found[node.name] = min((memory for memory in of_node if memory is not None), default=None)
         return found
 

@@ -245,7 +245,7 @@ def _check_time(facts: Facts, request: Request, partitions: Sequence[Partition])
             yield FeasibilityWarning(text, False, "time", "partition", longest)
     asked = request.chosen.get("qos")
     mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
-    has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)
+    has_other = any(one.qos for one in partitions)
     is_held_to = "limits" in facts.setting_words("AccountingStorageEnforce") and not has_other
     if mine and mine.max_wall is not None and seconds > mine.max_wall and is_held_to:
         limit = format_time_limit(mine.max_wall)
@@ -261,7 +261,7 @@ def _possible_qos(facts: Facts, request: Request, partitions: Sequence[Partition
     if facts.qos is None:
         return None
     asked = request.chosen.get("qos")
-    of_partitions = {one.fields.get("QoS", "").lower() for one in partitions}
+    of_partitions = {one.qos for one in partitions}
     return [one for one in facts.qos if not asked or one.name.lower() == asked.lower() or one.name in of_partitions]
 
 

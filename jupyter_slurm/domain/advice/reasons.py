@@ -13,7 +13,15 @@ from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import format_memory, parse_memory
 
-__all__ = ["KNOWN_REASONS", "explain", "explain_wait_of_others", "is_held_reason", "memory_step"]
+__all__ = [
+    "KNOWN_REASONS",
+    "QOS_GPU_LIMIT",
+    "explain",
+    "explain_wait_of_others",
+    "is_held_reason",
+    "memory_step",
+    "resource_in_use",
+]
 
 _WAIT_HINT: Final = "It starts automatically."
 _LIMITS_COMMAND: Final = "See the limits with sacctmgr show assoc user=$USER and sacctmgr show qos."
@@ -186,7 +194,8 @@ _LIMIT: Final = re.compile(
     r"(?P<who>QOS|Assoc|)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]*?)(?P<minutes>RunMinutes|RunMins|Minutes|)"
     r"(?P<per>PerJob|PerUser|PerAccount|PerNode|NotSatisfied|)(?:Limit)?"
 )
-_QOS_GPU_LIMIT: Final = re.compile(r"\bQOS(Grp|Max)GRES(PerUser|PerAccount|)(?:Limit)?\b")
+#: Reasons of a job with --gpus that Slurm (22.05, for example) also gives if the job only waits for other resources.
+QOS_GPU_LIMIT: Final = re.compile(r"\bQOS(Grp|Max)GRES(PerUser|PerAccount|)(?:Limit)?\b")
 _LIMIT_OWNERS: Final = {"QOS": "the QOS", "Assoc": "your account", "": "the QOS"}
 _LIMIT_SCOPES: Final = {
     "PerAccount": " for an account",
@@ -220,6 +229,20 @@ def is_held_reason(reason: str) -> bool:
     return re.match(r"JobH[eo]ld|.*\bheld\b|.*special exit state", reason) is not None
 
 
+def resource_in_use(reason: str) -> str:
+    """Return the resource, in lower case, whose use by several jobs at the same time is limited by a reason.
+
+    Parameters
+    ----------
+    reason : str
+        One word of Slurm. For a limit on minutes, on a single job or node, or a minimum, the answer is empty.
+    """
+    limit = _LIMIT.fullmatch(reason)
+    if limit is None or limit["minutes"] or limit["kind"] == "Min":
+        return ""
+    return limit["what"].lower() if limit["kind"] == "Grp" or limit["per"] in ("PerUser", "PerAccount") else ""
+
+
 def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     """Explain why a job waits or how it ended, and name the next step.
 
@@ -245,7 +268,7 @@ def explain(reason: str, record: JobRecord | None = None) -> tuple[str, str]:
     words, step = _explain_waiting(text)
     if record is not None:
         step = step.replace(" ID", f" {record.id.allocation}").replace("jobid=ID", f"jobid={record.id.allocation}")
-        if _QOS_GPU_LIMIT.search(text):
+        if QOS_GPU_LIMIT.search(text):
             # Slurm does not report which of the two applies; the numbers of the cluster do (services/clusters).
             words = (
                 f"{words.removesuffix('.')}, or it waits for other resources. For a job with --gpus, Slurm (22.05, for "

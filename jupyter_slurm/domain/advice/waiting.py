@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jupyter_slurm.domain.free_resources import gpus_by_type, other_gres
 from jupyter_slurm.domain.queries.all_jobs import RunningJob
+from jupyter_slurm.domain.queries.associations import Reservation
 from jupyter_slurm.domain.queries.cluster import Node, count_hosts, expand_hosts
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.slurm_values import counted, format_memory
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["Shortage", "completing_words", "next_to_end", "shortages"]
+__all__ = ["Shortage", "completing_words", "next_to_end", "reserved_nodes", "shortages"]
 
 _MAX_NAMED_NODES: Final = 4
 _MAX_EXPANDED_NODES: Final = 200_000  # names, of all jobs: an answer of a few bytes may name millions
@@ -28,6 +29,8 @@ _MAX_EXPANDED_NODES: Final = 200_000  # names, of all jobs: an answer of a few b
 _CLOSED_FLAGS: Final = frozenset(
     {*("RESERVED", "MAINT", "MAINTENANCE", "BLOCKED", "POWERING_UP", "POWER_UP", "REBOOT"), "REBOOT_ISSUED"}
 )
+# Flags of the nodes of a reservation, which the jobs in it may use.
+_RESERVATION_FLAGS: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE"})
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,38 @@ class _Free:
     memory: float
     is_idle: bool
     is_open: bool
+
+
+def reserved_nodes(request: WaitingRequest, nodes: Iterable[Node], reservations: Iterable[Reservation]) -> list[Node]:
+    """Return the nodes of the reservation of a job, without the flags that keep other jobs away.
+
+    Parameters
+    ----------
+    request : WaitingRequest
+        A job with a reservation, or with several of which one suffices.
+    nodes : iterable of Node
+        Nodes of the cluster.
+    reservations : iterable of Reservation
+        Known reservations.
+
+    Returns
+    -------
+    list of Node
+        Empty if the nodes are not known: a reservation is unknown, or its jobs may use other nodes (FLEX).
+    """
+    known, names = {one.name: one for one in reservations}, set[str]()
+    for name in request.reservation.split(","):
+        if (one := known.get(name)) is None or "FLEX" in one.flags:
+            return []
+        try:
+            names.update(expand_hosts(one.nodes))
+        except ParseError:
+            return []
+    return [
+        replace(node, flags=tuple(flag for flag in node.flags if flag not in _RESERVATION_FLAGS))
+        for node in nodes
+        if node.name in names
+    ]
 
 
 def shortages(request: WaitingRequest, nodes: Iterable[Node]) -> list[Shortage]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from jupyter_slurm.domain.advice.reasons import resource_in_use
 from jupyter_slurm.domain.cluster_facts import Facts
-from jupyter_slurm.domain.queries.cluster import Node
+from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.queries.job_detail import WaitingRequest
 from jupyter_slurm.domain.queries.limits import Limit
 from jupyter_slurm.domain.slurm_values import counted, format_memory, format_time_limit, parse_count
@@ -24,7 +25,9 @@ _LIMITED: Final = {"cpu": "CPUs", "node": "nodes", "gres/gpu": "GPUs"}
 _UNLIMITED: Final = ("", "UNLIMITED", "0")
 
 
-def limit_words(reason: str, request: WaitingRequest, limits: Iterable[Limit]) -> str:
+def limit_words(
+    reason: str, request: WaitingRequest, limits: Iterable[Limit], partitions: Iterable[Partition] = ()
+) -> str:
     """Return a limit that a job would exceed, in numbers; empty if the known limits do not show it.
 
     Parameters
@@ -35,7 +38,10 @@ def limit_words(reason: str, request: WaitingRequest, limits: Iterable[Limit]) -
         The waiting job.
     limits : iterable of Limit
         Limits of the user, with their use.
+    partitions : iterable of Partition
+        Known partitions: those of the job may have a QOS of their own.
     """
+    of_partitions = {one.qos for one in partitions if one.name in request.partitions and one.qos}
     asked: dict[str, int] = {
         "cpu": request.cpus,
         "node": request.nodes,
@@ -43,11 +49,13 @@ def limit_words(reason: str, request: WaitingRequest, limits: Iterable[Limit]) -
         "gres/gpu": sum(request.gpus.values()),
         **{f"gres/gpu:{kind}": count for kind, count in request.gpus.items() if kind},
     }
-    for limit in limits:
+    for limit in sorted(limits, key=lambda one: one.name not in of_partitions):  # they override those of the job's QOS
         is_qos = limit.scope.startswith("qos")
-        if not _is_meant(reason, limit) or (is_qos and request.qos and limit.name != request.qos):
+        if not _is_meant(reason, limit) or (is_qos and request.qos and limit.name not in {request.qos, *of_partitions}):
             continue
         if not is_qos and request.account and limit.name != request.account:
+            continue
+        if limit.partition and limit.partition not in request.partitions:
             continue
         amount = 1 if limit.kind in ("jobs", "submitted") else asked.get(limit.resource, 0)
         if amount and (limit.used or 0) + amount > limit.maximum:
@@ -57,14 +65,12 @@ def limit_words(reason: str, request: WaitingRequest, limits: Iterable[Limit]) -
 
 def _is_meant(reason: str, limit: Limit) -> bool:
     """Return whether a reason may be about a limit."""
-    if reason.startswith("Assoc") and limit.scope.startswith("qos"):
+    if reason.startswith("Assoc" if limit.scope.startswith("qos") else "QOS"):
         return False
     if "Job" in reason.replace("PerJob", "") and "Submit" not in reason:
         return limit.kind == "jobs"
-    if "PerJob" in reason:
-        return False  # a request beyond what one job may have, which is no wait
-    words = {"cpu": "cpu", "node": "node", "mem": "mem", "gres": "gres/gpu"}
-    named = next((name for word, name in words.items() if word in reason.lower()), None)
+    words, resource = {"cpu": "cpu", "node": "node", "mem": "mem", "gres": "gres/gpu"}, resource_in_use(reason)
+    named = next((name for word, name in words.items() if word in resource), None)
     return limit.kind == "in-use" and named is not None and limit.resource.split(":")[0] == named
 
 

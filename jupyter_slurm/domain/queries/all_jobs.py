@@ -166,7 +166,7 @@ def parse_running(output: bytes, mark: str) -> list[RunningJob]:
                 user=fields["username"],
                 nodes=present(fields["nodelist"]),
                 end_time=(parse_epoch(fields["endtime"]) or 0) if is_limited else 0,
-                gpus=job_gpus(fields),
+                gpus=_running_gpus(fields),
                 account=present(fields["account"]),
                 partition=present(fields["partition"]),
                 cpus=parse_count(fields["numcpus"]) or 0,
@@ -199,8 +199,26 @@ def sum_running(jobs: Iterable[RunningJob]) -> list[UsageSum]:
     return sorted(sums.values(), key=lambda one: (-sum(one.gpus.values()), -one.cpus, one.user, one.account))
 
 
+def _running_gpus(fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the GPUs that a job has by type; without accounting of GPUs, those that it requested.
+
+    A job that shares its nodes with no other has more than it requested. Where accounting counts GPUs without their
+    types, those of the request are returned if their number is the same.
+    """
+    has, asked = _allocated_gpus(fields["tres-alloc"]), job_gpus(fields)
+    is_typed = any(has)
+    return has if has and (is_typed or sum(asked.values()) != sum(has.values())) else asked
+
+
+def _allocated_gpus(text: str) -> dict[str, int]:
+    tres = parse_tres(text)
+    found = {name.partition(":")[2]: count for name, count in tres.items() if name.startswith("gres/gpu:") and count}
+    rest = tres.get("gres/gpu", 0) - sum(found.values())
+    return {**found, "": rest} if rest > 0 else found
+
+
 def job_gpus(fields: Mapping[str, str]) -> dict[str, int]:
-    """Return the GPUs of a job by type; without accounting, Slurm counts no GPUs in ``tres-alloc``."""
+    """Return the GPUs that a job requested by type; without accounting, Slurm counts no GPUs in ``tres-alloc``."""
     nodes, tasks = parse_count(fields["numnodes"]) or 1, parse_count(fields["numtasks"]) or 1
     for name, times in (("tres-per-job", 1), ("tres-per-node", nodes), ("tres-per-task", tasks)):
         found: dict[str, int] = {}

@@ -72,7 +72,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A reservation; times in seconds since the epoch."""
+    """A reservation; times in seconds since the epoch, flags as Slurm writes them (``MAINT``, ``FLEX`` …)."""
 
     name: str
     start: int | None = None
@@ -80,6 +80,7 @@ class Reservation:
     state: str = ""
     nodes: str = ""
     partition: str = ""
+    flags: tuple[str, ...] = ()
 
 
 def associations_argv(user: str) -> list[str]:
@@ -160,6 +161,7 @@ def parse_reservations(output: bytes) -> list[Reservation]:
                     row.get("State", ""),
                     present(row.get("Nodes", "")),
                     present(row.get("PartitionName", "")),
+                    tuple(filter(None, present(row.get("Flags", "")).split(","))),
                 )
             )
     return found

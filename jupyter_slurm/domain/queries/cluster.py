@@ -153,6 +153,11 @@ class Partition:
     allow_qos: tuple[str, ...] | None = None
     fields: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def qos(self) -> str:
+        """Return the QOS whose limits all its jobs have, in lower case; empty if none."""
+        return present(self.fields.get("QoS", "")).lower()
+
 
 def nodes_argv(mark: str, *, has_load: bool = False) -> list[str]:
     """Return the query for all nodes (one REQUEST_NODE_INFO and one REQUEST_PARTITION_INFO).

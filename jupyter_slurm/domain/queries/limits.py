@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from jupyter_slurm.domain.queries.all_jobs import job_gpus
 from jupyter_slurm.domain.queries.associations import Qos
 from jupyter_slurm.domain.queries.output_frames import decode, framed_records, long_format
-from jupyter_slurm.domain.slurm_values import parse_count, parse_gres, parse_tres
+from jupyter_slurm.domain.slurm_values import parse_count, parse_tres
 
 __all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_argv"]
 
@@ -29,9 +30,10 @@ _ASSOCIATION = re.compile(
 _QOS = re.compile(r"QOS=(?P<qos>.*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
 _USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
 _COUNTED = re.compile(r"([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
-# Requests for a job, a node and a task, with the fields that count nodes and tasks.
-_REQUEST_FIELDS: Final = (("tres-per-job", None), ("tres-per-node", "numnodes"), ("tres-per-task", "numtasks"))
-_USE_FIELDS: Final = ("jobid", "tres-alloc", "numnodes", "numtasks", *(asked for asked, _ in _REQUEST_FIELDS))
+_USE_FIELDS: Final = (
+    *("jobid", "tres-alloc", "numnodes", "numtasks"),
+    *("tres-per-job", "tres-per-node", "tres-per-task"),
+)
 _JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitted", "GrpSubmitJobs": "submitted"}
 
 
@@ -114,14 +116,9 @@ def fold_arrays(use: Mapping[str, int], further_tasks: int) -> dict[str, int]:
 
 def _requested_gpus(fields: Mapping[str, str]) -> dict[str, int]:
     """Return the GPUs that a job requested: without accounting, Slurm counts no GPUs among the allocated resources."""
-    found = Counter[str]()
-    for asked, number in _REQUEST_FIELDS:
-        times = 1 if number is None else parse_count(fields[number]) or 1
-        for gres in parse_gres(fields[asked]):
-            if gres.name == "gpu":
-                names = ["gres/gpu", *([f"gres/gpu:{gres.type}"] if gres.type else [])]
-                found.update(dict.fromkeys(names, gres.count * times))
-    return dict(found)
+    gpus = job_gpus(fields)
+    typed = {f"gres/gpu:{kind}": count for kind, count in gpus.items() if kind}
+    return {"gres/gpu": sum(gpus.values()), **typed} if gpus else {}
 
 
 def limits_argv(user: str) -> list[str]:
@@ -140,7 +137,7 @@ def parse_limits(output: bytes, user: str, cluster: str, qos_table: Iterable[Qos
     qos_table : iterable of Qos
         All QOS. If nobody uses a QOS now, the controller does not report its limits for each user.
     usable : iterable of str
-        Names of the QOS that this user may use.
+        Names of the QOS whose limits hold for this user: those of the associations and of partitions.
     """
     found: list[Limit] = []
     use, uid, mine = Counter[str](), "", set(usable)

@@ -11,10 +11,11 @@ import itertools
 import logging
 import re
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.advice import waiting, waiting_limits
-from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, memory_step
+from jupyter_slurm.domain.advice.reasons import KNOWN_REASONS, QOS_GPU_LIMIT, memory_step
 from jupyter_slurm.domain.advice.waiting import Shortage
 from jupyter_slurm.domain.free_resources import Resources
 from jupyter_slurm.domain.ids import JobId
@@ -123,18 +124,27 @@ class WaitingJobs:
         if word in ("Dependency", "Licenses"):
             words = await self._words_of_job(word, request)
             return WaitingNumbers(reason, words) if words else None
-        resources = await self._inventory.resources.current(wait=_SHARED_S)
-        if entry.submit_time is not None and resources.requested_at + self._tracker.clock_offset < entry.submit_time:
-            resources = await self._inventory.resources.current(wait=_SHARED_S, is_newer=True)
+        resources = await self._resources(entry, request)
         if words := await self._words_of_limits(word, entry, request, resources):
             return WaitingNumbers(reason, words)
-        if word not in ("Resources", "Priority") and not re.search("GRES", word):
+        if word not in ("Resources", "Priority") and not QOS_GPU_LIMIT.fullmatch(word):
             return None
         short = waiting.shortages(request, resources.nodes)
         if short:
             return await self._of_shortages(entry, reason, request, resources, short)
         words = waiting.completing_words(request, resources.nodes) if word == "Resources" else ""
         return WaitingNumbers(reason, words) if words else None
+
+    async def _resources(self, entry: TrackedJob, request: WaitingRequest) -> Resources:
+        """Return resources that were queried after the submission, with the nodes that the job may use."""
+        resources = await self._inventory.resources.current(wait=_SHARED_S)
+        if entry.submit_time is not None and resources.requested_at + self._tracker.clock_offset < entry.submit_time:
+            resources = await self._inventory.resources.current(wait=_SHARED_S, is_newer=True)
+        if not request.reservation:
+            return resources
+        facts = await self._inventory.facts.get(0)
+        nodes = waiting.reserved_nodes(request, resources.nodes, facts.reservations if facts else ())
+        return replace(resources, nodes=tuple(nodes))
 
     async def _of_shortages(
         self, entry: TrackedJob, reason: str, request: WaitingRequest, resources: Resources, short: list[Shortage]
@@ -208,7 +218,8 @@ class WaitingJobs:
         """Return a limit of a QOS, an account, a partition or a reservation in numbers; empty if none is known."""
         facts = await self._inventory.facts.get(0)
         if _LIMIT.fullmatch(word) and resources.limits is not None:
-            return waiting_limits.limit_words(word, request, resources.limits.limits)
+            partitions = facts.partitions if facts else ()
+            return waiting_limits.limit_words(word, request, resources.limits.limits, partitions)
         if facts is None:
             return ""
         if word == "Reservation":

@@ -97,6 +97,7 @@ class ResourceInventory(SharedQuery[Resources]):
         try:
             if facts is not None and "limits" in facts.setting_words("AccountingStorageEnforce"):
                 usable = {name for one in facts.associations or () for name in one.qos}
+                usable |= {one.qos for one in _visible_partitions(facts) if one.qos}
                 name = facts.config.get("ClusterName", "")
                 qos = facts.qos or ()
                 known = await self._client.read(

@@ -72,3 +72,37 @@ async def test_a_job_says_in_numbers_what_it_waits_for(dgx: EmbeddedCluster, tmp
         await told(after, f"Waits for job {running['id']} (long-train, RUNNING).")
         assert (await desk.job(limited))["state"] == "RUNNING"
         await told(more, "The QOS small allows 1 GPU at a time; 1 is in use, and this job requests 1.")
+
+
+@pytest.mark.root
+async def test_numbers_are_those_of_the_reservation_and_of_the_qos_of_the_partition(
+    new_cluster: Callable[..., EmbeddedCluster], tmp_path: Any, open_desk: Any
+) -> None:
+    shared = Qos("shared", limits={"MaxTRESPerUser": "gres/gpu=1"})
+    described = replace(load_description(), qos=(shared,)).with_users("root")
+    nodes = replace(described.nodes[0], names=("n1", "n2"), gpus={"a100": 4})
+    cluster = new_cluster(
+        nodes=(nodes,),
+        partitions=(Partition("main", nodes.names, default=True), Partition("few", nodes.names, qos="shared")),
+        accounting=True,
+        accounts=described.accounts,
+        users=described.users,
+        qos=described.qos,
+        enforce=("associations", "limits", "qos"),
+        extra=described.extra,
+    )
+    now = ("StartTime=now", "Duration=60", "Users=root", "Flags=MAINT")
+    cluster.run("scontrol", "create", "reservation", "ReservationName=class", "Nodes=n1", *now)
+    async with open_desk(cluster, tmp_path) as desk:
+        desk.core.cluster(desk.id).jobs._waiting.looks = TokenBucket(rate=10, burst=100)
+
+        async def submit(*options: str) -> str:
+            return str((await desk.submit(SLEEP, "--time=0:30:00", "--mem=1G", *options))["key"])
+
+        for options in (("--reservation=class", "--gpus=2"), ("-p", "few", "--gpus=1")):
+            await desk.until(await submit(*options), lambda job: job["state"] == "RUNNING")
+        more = await submit("--reservation=class", "--gpus=3")
+        limited = await submit("-p", "few", "--gpus=1")
+        words = "The QOS shared allows 1 GPU at a time; 1 is in use, and this job requests 1."
+        await desk.until(limited, lambda job: words in job["reason_text"])
+        await desk.until(more, lambda job: "Waits for 3 GPUs; 2 of 4 are free." in job["reason_text"])

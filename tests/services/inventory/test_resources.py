@@ -7,13 +7,16 @@ import pwd
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jupyter_slurm.client.clusters.resources import Resources as ShownResources
+from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.free_resources import Resources, count_gpus, standing
 from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
+from jupyter_slurm.domain.queries.associations import Association
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
 from jupyter_slurm.domain.queries.cluster import Partition as KnownPartition
@@ -21,6 +24,7 @@ from jupyter_slurm.domain.queries.limits import parse_limits
 from jupyter_slurm.domain.slurm_values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Qos
+from jupyter_slurm.services.inventory.resources import ResourceInventory
 
 pytestmark = [pytest.mark.here_only("what is asked goes by the client, as the facts, which are asked over each way")]
 
@@ -217,6 +221,16 @@ def test_gpus_of_partitions_that_start_no_jobs_are_not_free(states: tuple[str, s
     assert [one["gpus"][0]["free"] for one in told["partitions"]] == [4 if state == "UP" else 0 for state in states]
 
 
+def test_gpus_of_hidden_partitions_are_not_free() -> None:
+    node = Node("a", state="IDLE", cpus=4, cpus_idle=4, gres=tuple(parse_gres("gpu:4")), partitions=("hidden",))
+    nodes = (node, replace(node, name="b", partitions=()))
+    for known, free in (((KnownPartition("open"),), 0), ((), 8)):
+        (found,) = Resources(0.0, nodes, known).gpus
+        assert (found.total, found.free) == (8, free), "free while no partition is known"
+    both = replace(node, partitions=("hidden", "open"))
+    assert [one.free for one in Resources(0.0, (both,), (KnownPartition("open"),)).gpus] == [4]
+
+
 @pytest.mark.parametrize(("default", "free"), [("8192", 0), ("2048", 4), ("UNLIMITED", 4), ("", 4)])
 def test_a_gpu_is_free_if_there_is_memory_for_a_job(default: str, free: int) -> None:
     node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres("gpu:4")), partitions=("gpu",))
@@ -325,4 +339,32 @@ def test_limits_of_others_and_of_other_qos_are_not_ones_own(whose: str) -> None:
         ("qos-user", "few", "jobs", "", 3, 2),
         ("qos-user", "idle", "in-use", "gres/gpu", 2, 0),
         ("qos-user", "idle", "jobs", "", 1, 0),
+    ]
+
+
+async def test_limits_of_the_qos_of_visible_partitions_are_ones_own() -> None:
+    answer = "\n".join(
+        f"QOS={name}(3) UsageRaw=0.000000 GrpTRES=gres/gpu=8(4) User Limits=" for name in ("normal", "part", "hid", "x")
+    )
+    partitions = (
+        KnownPartition("gpu", fields={"QoS": "Part"}),
+        KnownPartition("cpu", fields={"QoS": "N/A"}),
+        KnownPartition("kept", is_hidden=True, fields={"QoS": "hid"}),
+    )
+    config = {"AccountingStorageEnforce": "associations,limits,qos"}
+    facts = Facts(0.0, partitions, config=config, associations=(Association("lab", qos=("normal",)),))
+
+    async def read(argv: list[str], parse: Callable[[bytes], Any]) -> Any:
+        return parse(b"" if argv[0] == "sinfo" else answer.encode())
+
+    async def get(_: float) -> Facts:
+        return facts
+
+    location = SimpleNamespace(user="ann", cost={}, min_poll_interval=60.0)
+    made: Any = (SimpleNamespace(read=read), SimpleNamespace(get=get), location)
+    known = await ResourceInventory(*made, clock=lambda: 100.0, further_tasks=lambda: 0).current(wait=5.0)
+    assert known.limits is not None
+    assert [(one.scope, one.name, one.used) for one in known.limits.limits] == [
+        ("qos", "normal", 4),
+        ("qos", "part", 4),
     ]
