@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -188,6 +189,37 @@ def test_an_interrupt_cancels_a_pending_job(
 
 @pytest.mark.slurm
 @pytest.mark.slow
+def test_a_connection_that_ends_while_sbatch_runs_is_followed_by_one_to_the_same_job(
+    person: Person, cluster: EmbeddedCluster, tmp_path: Path, wait_for: Callable[..., Any]
+) -> None:
+    """An editor gives up after some seconds, and ends its ssh."""
+    begun, goes_on, programs = tmp_path / "begun", tmp_path / "goes-on", tmp_path / "bin"
+    programs.mkdir()
+    path = person.env["PATH"]
+    sbatch = shutil.which("sbatch", path=path)
+    wait = f"touch {begun}; until [ -e {goes_on} ]; do sleep 0.1; done"
+    wait = f'case "$*" in *--version* | *--usage* | *--help*) ;; *) {wait};; esac'
+    (programs / "sbatch").write_text(f'#!/bin/sh\n{wait}\nexec {sbatch} "$@"\n')
+    (programs / "sbatch").chmod(0o755)
+    person = person._replace(env={**person.env, "PATH": f"{programs}:{path}"})
+    assert person.slurm("code", "name=far", "noopen", "-p", "arandu").returncode == 0
+    argv = [sys.executable, "-c", _MAIN.format(folder=str(person.ssh_folder)), "code", "--connect", "far"]
+    before = _queued(cluster)
+    with subprocess.Popen(argv, env=person.env, text=True, start_new_session=True, **_PIPES) as ended:
+        wait_for(begun.exists, "sbatch")
+        ended.send_signal(signal.SIGHUP)
+        out, err = ended.communicate(timeout=60)
+    assert (ended.returncode, out) == (-signal.SIGHUP, ""), err
+    goes_on.touch()
+    done = person.ssh("ssh", "far", "echo $SLURM_JOB_ID")
+    assert done.returncode == 0, done.stderr
+    assert "Another session" not in done.stderr
+    assert _queued(cluster) - before == {done.stdout.strip()}
+    cluster.run("scancel", done.stdout.strip())
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
 def test_two_laptops_have_a_job_each_for_a_host_of_one_name(
     person: Person, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -240,6 +272,7 @@ _WRONG = (
     (("name=gate",), "gate is a host by which the cluster far is reached"),
     (("name=LOGIN.far",), "LOGIN.far is a host by which the cluster far is reached"),
     (("--bad",), "sbatch has no option --bad"),
+    (("--wait",), "--wait is not supported: a session is a job that runs a server"),
     (("--remove", "none"), "There is no host 'none'"),
     (("--connect", "../x"), "There is no host '../x'"),
 )

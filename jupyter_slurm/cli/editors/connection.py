@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.cli.editors.hosts import EditorHost, load_host, write_host_key
 from jupyter_slurm.cli.editors.ssh_files import locked, report
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_line_magic
-from jupyter_slurm.errors import JobNotFound, SlurmError, TunnelError, UsageError
+from jupyter_slurm.errors import JobNotFound, SlurmError, SubmitRefused, TunnelError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
@@ -45,8 +45,11 @@ _END_STEP_S = 0.5
 def parse_words(cluster: Cluster, line: str) -> MagicLine:
     """Return the keywords, the options of sbatch and the folder of a line."""
     from jupyter_slurm.client.clusters.option_tables import option_table
+    from jupyter_slurm.client.sessions.launch import check_options
 
-    return parse_line_magic(line, option_table(cluster, "sbatch"), WORDS)
+    parsed = parse_line_magic(line, option_table(cluster, "sbatch"), WORDS)
+    check_options(parsed)
+    return parsed
 
 
 def connect_host(name: str) -> int:
@@ -93,39 +96,53 @@ def _take_streams() -> tuple[int, int]:
 
 def _running(cluster: Cluster, host: EditorHost) -> Session | None:
     """Return the running job that this computer has started for a host."""
-    return _session(cluster, host.job) if host.job else None
-
-
-def _session(cluster: Cluster, reference: str) -> Session | None:
     from jupyter_slurm.client.sessions.session import Session
 
+    told = _find(cluster, host.job) if host.job else None
+    if told is None:
+        return None
+    if host.unanswered_job(cluster.name):  # the connection that submitted it was ended
+        host.write_job(host.job)
+    return None if told["finished"] else Session(cluster, told)
+
+
+def _find(cluster: Cluster, reference: str) -> api.Job | None:
     try:
         told: api.Job = cluster.client.get(cluster.path("sessions", reference))
     except JobNotFound:
         return None
-    return None if told["finished"] else Session(cluster, told)
+    return told
 
 
 def _launch(cluster: Cluster, host: EditorHost, parsed: MagicLine) -> Session:
+    """Submit the job of a host. Its key is stored before: ssh may end this process at any moment."""
     from jupyter_slurm.client.clusters.cluster_names import shown_name
+    from jupyter_slurm.client.jobs.request import new_key
     from jupyter_slurm.client.sessions.launch import launch
 
     words = {name: value for name, value in parsed.keywords.items() if name in ("env", "idle", "image")}
     name = _free_name(cluster, host)
     request = parsed._replace(keywords={**words, "name": name}, args=_SERVER, rest=[])
     report(f"{name}: submitting a job on {shown_name(cluster)}: {shlex.join(parsed.options)}".removesuffix(": "))
-    session = launch(cluster, request, ssh=(host.public_key, host.name))
-    host.write_job(str(session.data["key"]))
+    key = host.unanswered_job(cluster.name) or new_key()
+    host.write_job(key, cluster.name)
+    try:
+        session = launch(cluster, request, ssh=(host.public_key, host.name), key=key)
+    except (UsageError, SubmitRefused):  # nothing was submitted
+        host.write_job("")
+        raise
+    host.write_job(key)
     return session
 
 
 def _free_name(cluster: Cluster, host: EditorHost) -> str:
     """Return the name of the job: that of the host, or one of this computer alone if another session has that name."""
-    if _session(cluster, host.name) is None:
+    other = _find(cluster, host.name)
+    if other is None or other["finished"]:
         return host.name
     name = f"{host.name[:55]}-{hashlib.sha256(host.public_key.encode()).hexdigest()[:6]}"
     report(
-        f"Another session has the name {host.name}: that of another computer, or one whose submission was interrupted. "
+        f"Another session has the name {host.name}, for example that of another computer. "
         f"The job of this computer is the session {name}. `ssh {host.name}` connects to it."
     )
     return name
@@ -175,7 +192,8 @@ def _carry(server: socket.socket, sent: int, received: int) -> bool:
         is_over.set()
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_WR)
-            server.settimeout(_END_TIMEOUT_S)  # a silent network must not keep this process
+            time.sleep(_END_TIMEOUT_S)
+            server.shutdown(socket.SHUT_RDWR)  # a silent network must not keep this process
 
     threading.Thread(target=send, name="to-node", daemon=True).start()
     try:

@@ -1,8 +1,9 @@
 """Hosts for ssh whose connection starts a job: their files, and their entries for ``~/.ssh/jupyter_slurm.conf``.
 
 Each host has a private folder in the state directory: ``host.json`` with the line of the job, the key of this computer
-for this host alone, ``known_hosts`` with the host key of the present job, and ``job`` with its key. Another computer
-of the user may have a host of the same name, with a job of its own.
+for this host alone, ``known_hosts`` with the host key of the present job, and ``job`` with its key (and with its
+cluster, until the submission is answered). Another computer of the user may have a host of the same name, with a job of
+its own.
 """
 
 from __future__ import annotations
@@ -78,15 +79,23 @@ class EditorHost:
     @property
     def job(self) -> str:
         """Return the key of the job that this computer has started for the host; empty: none is known."""
-        try:
-            with open(os.path.join(self.place, "job"), encoding="ascii") as file:
-                return file.read(100)
-        except (OSError, ValueError):
-            return ""
+        return next(iter(self._job_words()), "")
 
-    def write_job(self, key: str) -> None:
-        """Store the key of the job."""
-        replace(os.path.join(self.place, "job"), key, 0o600)
+    def unanswered_job(self, cluster: str) -> str:
+        """Return the key of the job whose submission to a cluster is not answered yet; empty: there is none."""
+        key, *asked = self._job_words() or [""]
+        return key if asked == [cluster] else ""
+
+    def write_job(self, key: str, unanswered: str = "") -> None:
+        """Store the key of the job; ``unanswered``: the cluster to which it is submitted now."""
+        replace(os.path.join(self.place, "job"), f"{key} {unanswered}".strip(), 0o600)
+
+    def _job_words(self) -> list[str]:
+        try:
+            with open(os.path.join(self.place, "job"), encoding="utf-8") as file:
+                return file.read(1000).split()
+        except (OSError, ValueError):
+            return []
 
 
 def _root() -> str:

@@ -120,6 +120,14 @@ def own_cluster_name() -> str:
     return str(here.client.get(here.path())["name"])
 
 
+def check_options(parsed: MagicLine) -> None:
+    """Refuse options of sbatch that start no server."""
+    for option in parsed.parsed.options:
+        if option.name in _NOT_HERE:
+            message = f"--{option.name} is not supported: a session is a job that runs a server."
+            raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
+
+
 def launch(
     cluster: Cluster,
     parsed: MagicLine,
@@ -127,6 +135,7 @@ def launch(
     notify: Callable[[api.Job], None] = report_warnings,
     ssh: tuple[str, str] | None = None,
     on: str | None = None,
+    key: str | None = None,
 ) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
 
@@ -143,17 +152,16 @@ def launch(
     on : str, optional
         ID of a running job, or key of an open allocation, in which the server runs as a step. By default the value of
         ``on=``.
+    key : str, optional
+        Key of the submission: its repetition starts no second job. By default a new one.
 
     Raises
     ------
     UsageError, SubmitRefused
         Nothing was submitted.
     """
+    check_options(parsed)
     words, python = parsed.keywords, python_named(parsed.keywords.get("python"), cluster)
-    for option in parsed.parsed.options:
-        if option.name in _NOT_HERE:
-            message = f"--{option.name} is not supported: a session is a job that runs a server."
-            raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
     _check_install(words, parsed)
     env = environment_named(words.get("env"), words.get("image"))
     place = on or words.get("on")
@@ -172,6 +180,7 @@ def launch(
     with submission.body(cluster) as body, others:
         asked = _request(body, parsed)
         asked |= {"ssh": ssh[0] if ssh else None, "ssh_host": ssh[1] if ssh else None, "on": place}
+        asked["key"] = key or asked["key"]
         try:
             data = submit_once(cluster, cluster.path("sessions"), asked)
         except KeyboardInterrupt:

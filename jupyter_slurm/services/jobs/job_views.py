@@ -266,7 +266,10 @@ class SessionView:
         Address of the server, and the tunnel to it.
     stage : str
         Progress in words, before the server is ready.
+    former_port : int or None
+        Port on the node before the last requeue that this agent saw: its tunnel may still lead to it.
     """
 
     server: SessionServer | None = None
     stage: str = ""
+    former_port: int | None = None

@@ -71,7 +71,7 @@ class Sessions:
 
     def __init__(self, cluster: Callable[[str], SessionCluster], tunnels: Tunnels, folder: str) -> None:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
-        self._launching: set[tuple[str, str]] = set()
+        self._launching: set[tuple[str, str, str]] = set()  # cluster, name, key
         self._published: dict[str, api.Session | None] = {}  # last published state of each active session
         self._next_attempts: dict[str, float] = {}  # monotonic seconds, by session
         self._delays = defaultdict[str, RetryDelays](lambda: RetryDelays(*_RETRY_DELAYS_S))
@@ -250,7 +250,7 @@ class Sessions:
                 self._tunnels.leave(cluster.id, key)
                 continue
             if entry.session.server is not None and not is_current_run(entry, entry.session.server):
-                entry.session.server = None  # its next run may listen on another address
+                entry.session.former_port, entry.session.server = entry.session.server.port, None  # it may change
             if entry.session.server is not None and entry.session.server.is_stale:
                 await self._read_warnings(cluster, entry, entry.session.server)
             if entry.state.is_running and self._is_check_due(cluster, key):
@@ -294,7 +294,7 @@ class Sessions:
             if entry.session.server is not None:
                 entry.session.server.lost = partial(why_lost, cluster.id, cluster.describe_connection)
             if entry.session.server is not None and entry.record is not None:
-                before = entry.record.granted.port if entry.record.granted else None
+                before = entry.session.former_port or (entry.record.granted.port if entry.record.granted else None)
                 self._tunnels.redirect(cluster.id, str(entry.key), before, entry.session.server.port)
                 if entry.record.granted != entry.session.server.granted:  # else another agent has written the record
                     entry.record = replace(entry.record, granted=entry.session.server.granted)
@@ -366,7 +366,8 @@ class Sessions:
             The name is not valid, or another session has it.
         """
         others = [e for e in cluster.tracker.entries.values() if is_session(e) and not e.is_finished and e.key != key]
-        taken = {name_of(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
+        taken = {name_of(e) for e in others}
+        taken |= {one for where, one, by in self._launching if where == cluster.id and by != key}
         if name is not None and not NAME.fullmatch(name):
             raise UsageError(
                 f"{printable(name)!r} is not a valid session name.",
@@ -379,11 +380,11 @@ class Sessions:
                 "choose another name with name=.",
             )
         chosen = name or next(one for n in range(1, 10_000) if (one := f"{stem}-{n}") not in taken)
-        self._launching.add((cluster.id, chosen))
+        self._launching.add(reserved := (cluster.id, chosen, key))
         try:
             yield chosen
         finally:
-            self._launching.discard((cluster.id, chosen))
+            self._launching.discard(reserved)
 
 
 def _start_task(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:

@@ -68,8 +68,9 @@ class Tunnels:
         clock: Callable[[], float] = time.time,
         folder: str = "",
     ) -> None:
-        self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
+        self._cluster, self._ports, self._clock = cluster, ports, clock
         self._file = settings.machine_path("tunnels", ".json")
+        self._folder = folder or os.path.join(os.path.dirname(self._file), "run", "tunnels")
         self._tunnels: dict[str, Tunnel] = {}
         self._new: dict[str, int] = {}  # tunnels that no caller has received yet, with the number of waiting callers
         self._reaches: dict[str, tuple[TunnelCluster, NodeRoutes]] = {}
@@ -82,7 +83,7 @@ class Tunnels:
         for asked in self._remembered():
             try:
                 self._add(asked, self._relisten(asked))
-            except (SlurmError, OverflowError, TypeError, ValueError) as error:  # the file is torn
+            except (OverflowError, TypeError, ValueError) as error:  # the file is torn
                 log.warning("a tunnel to port %s is not there any more: %s", asked.port, error)
         self._remember()
 
@@ -152,7 +153,7 @@ class Tunnels:
             node=request.get("node") or "",
             port=int(request["port"]),
             local_port=request.get("local_port"),
-            socket=self._new_socket() if request.get("socket") else None,
+            socket=os.path.join(self._folder, secrets.token_hex(4)) if request.get("socket") else None,
             since=self._clock(),
         )
         if (same := self._find_same(goal)) is not None:
@@ -178,17 +179,12 @@ class Tunnels:
             if goal is not None and self._ahead.get(job) != goal:
                 self.leave(*job)
                 self._ahead[job] = goal
-                reach = self._reached_cluster(cluster).reach
-                way = await reach.find_route(goal, ahead=True)
-                # abandoned meanwhile: no other task closes it
-                if self._ahead.get(job) != goal and not reach.kind(goal):
-                    await asyncio.to_thread(way.close)
+                await self._reached_cluster(cluster).reach.find_route(goal, ahead=True)
 
     def leave(self, cluster: str, job: str) -> None:
         """Close a route that was found in advance, unless a tunnel uses it."""
-        goal = self._ahead.pop((cluster, job), None)
-        if goal is not None and all((t.goal, t.spec.cluster) != (goal, cluster) for t in self._tunnels.values()):
-            self._forget(cluster, goal)
+        if (goal := self._ahead.get((cluster, job))) is not None:
+            self._leave_route(cluster, job, goal)
 
     def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
         """Redirect a tunnel to another port of its job, after a requeue moved the program."""
@@ -246,14 +242,16 @@ class Tunnels:
         return entry
 
     def _find_same(self, spec: TunnelSpec) -> Tunnel | None:
+        """Return a tunnel to the same port: if possible one that listens, on the requested local port."""
+        found = list[Tunnel]()
         for tunnel in self._tunnels.values():
             there = tunnel.spec
             goal = (there.cluster, there.job, there.node, there.port, there.socket is None)
             if goal == (spec.cluster, spec.job, spec.node, spec.port, spec.socket is None) and (
                 spec.local_port in (None, there.local_port) or not tunnel.listens
             ):
-                return tunnel
-        return None
+                found.append(tunnel)
+        return max(found, key=lambda t: (t.listens, t.spec.local_port == spec.local_port), default=None)
 
     def _listen(self, cluster: str, port: int | None, path: str | None) -> socket.socket:
         if path is not None:
@@ -264,17 +262,19 @@ class Tunnels:
         return listen_on_port(ports, among=among)
 
     def _relisten(self, spec: TunnelSpec) -> socket.socket | TunnelError:
-        """Listen on the port of an earlier agent; an error that is returned, not raised, may be temporary."""
+        """Listen on the port of an earlier agent; an error is returned, because it may be temporary."""
         try:
             return self._listen(spec.cluster, spec.local_port, spec.socket)
         except TunnelError as error:
-            if error.details.get("why") != "taken":
-                raise
-            place, by = (f"Port {port}", owner(port)) if (port := spec.local_port) is not None else (spec.socket, "")
-            return TunnelError(f"{place} on this computer is in use{by}. {_BACK}", hint=error.hint)
+            if error.details.get("why") != "taken" or (port := spec.local_port) is None:
+                return error
+            return TunnelError(f"Port {port} on this computer is in use{owner(port)}. {_BACK}", hint=error.hint)
 
     def _add(self, spec: TunnelSpec, listener: socket.socket | TunnelError) -> Tunnel:
-        tunnel = Tunnel(spec, listener, lambda: self._reached_cluster(spec.cluster))
+        cluster, job = spec.cluster, spec.job
+        tunnel = Tunnel(
+            spec, listener, lambda: self._reached_cluster(cluster), lambda goal: self._leave_route(cluster, job, goal)
+        )
         self._tunnels[spec.id] = tunnel
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="tunnels")
@@ -284,15 +284,16 @@ class Tunnels:
         self._tunnels.pop(tunnel.spec.id, None)
         self._new.pop(tunnel.spec.id, None)
         tunnel.close()
-        asked, goal = tunnel.spec, tunnel.goal
-        left = [t for t in self._tunnels.values() if (t.goal, t.spec.cluster) == (goal, asked.cluster)]
-        if goal != RouteTarget() and not left:
-            self._forget(asked.cluster, goal)
+        self._leave_route(tunnel.spec.cluster, tunnel.spec.job, tunnel.goal)
 
-    def _forget(self, cluster: str, goal: RouteTarget) -> None:
-        if cluster in self._reaches:
-            reach = self._reaches[cluster][1]
-            asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
+    def _leave_route(self, cluster: str, job: str, goal: RouteTarget) -> None:
+        """Close a route that a job does not need any more, unless another tunnel or job needs it."""
+        if self._ahead.get((cluster, job)) == goal:
+            del self._ahead[cluster, job]
+        used = {(tunnel.spec.cluster, tunnel.goal) for tunnel in self._tunnels.values()}
+        used |= {(where, ahead) for (where, _), ahead in self._ahead.items()}
+        if goal != RouteTarget() and (cluster, goal) not in used and cluster in self._reaches:
+            asyncio.get_running_loop().run_in_executor(None, self._reaches[cluster][1].forget, goal)
 
     async def _prepared(self, tunnel: Tunnel, is_requested: bool) -> Tunnel:
         """Return a tunnel when ready; after a failure, the last waiting caller removes a new tunnel."""
@@ -310,15 +311,6 @@ class Tunnels:
         if self._new.pop(new, None):
             self._remember()
         return tunnel
-
-    def _new_socket(self) -> str:
-        folder = self._folder or os.path.join(os.path.dirname(self._file), "run", "tunnels")
-        try:
-            make_private(folder)
-        except OSError as error:
-            said = f"{folder} cannot be created: {error.strerror}."
-            raise TunnelError(said, hint="Set c.JupyterSlurm.runtime_dir to a directory of yours.") from error
-        return os.path.join(folder, secrets.token_hex(4))
 
     # -- ends of jobs and their tunnels
 

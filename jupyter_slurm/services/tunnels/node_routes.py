@@ -143,33 +143,45 @@ class NodeRoutes:
         Raises
         ------
         TunnelError
-            No route works; the message gives each reason.
+            No route works; the message gives each reason. Or the route was closed meanwhile.
         """
         place = self._places.setdefault(goal, _NodePlacement())
         if place.route is not None and not self._is_over(goal, place) and not (is_requested and place.lacks_key):
             return place.route
         async with place.lock:
-            if place.route is not None and self._is_over(goal, place):
-                await asyncio.to_thread(place.route.close)
-                place.kind, place.route = place.kind if place.kind != "direct" else "", None
-            if place.route is not None:
-                if (
-                    is_requested
-                    and place.lacks_key
-                    and await self._try_route("ssh", goal, place, is_requested=is_requested) is not None
-                ):
-                    log.info("%s is reached by ssh from now on", goal.node)
-            elif not goal.job:
-                place.kind, place.route = await self._jump_route(goal.node)
-            else:
-                for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
-                    if ahead and kind == "direct":
-                        continue
-                    if await self._try_route(kind, goal, place, is_requested=is_requested) is not None:
-                        break
+            if self._places.get(goal) is place:
+                await self._renew(goal, place, is_requested=is_requested, ahead=ahead)
+            if self._places.get(goal) is not place:  # forgotten meanwhile
+                if place.route is not None:
+                    await asyncio.to_thread(place.route.close)
+                raise TunnelError(
+                    f"The tunnel to {goal.node or 'the login node'} was closed before its route was ready.",
+                    hint="Open the tunnel again.",
+                )
             if place.route is not None:
                 return place.route
         raise no_route(goal, place.failed)
+
+    async def _renew(self, goal: RouteTarget, place: _NodePlacement, *, is_requested: bool, ahead: bool) -> None:
+        """Replace a route that is missing, over, or second choice only because the key of the node was unknown."""
+        if place.route is not None and self._is_over(goal, place):
+            await asyncio.to_thread(place.route.close)
+            place.kind, place.route = place.kind if place.kind != "direct" else "", None
+        if place.route is not None:
+            if (
+                is_requested
+                and place.lacks_key
+                and await self._try_route("ssh", goal, place, is_requested=is_requested) is not None
+            ):
+                log.info("%s is reached by ssh from now on", goal.node)
+        elif not goal.job:
+            place.kind, place.route = await self._jump_route(goal.node)
+        else:
+            for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
+                if ahead and kind == "direct":
+                    continue
+                if await self._try_route(kind, goal, place, is_requested=is_requested) is not None:
+                    break
 
     def _is_over(self, goal: RouteTarget, place: _NodePlacement) -> bool:
         """Return whether a route has ended, or its owner is not proven: other routes may have failed only due to a

@@ -128,12 +128,18 @@ class Tunnel:
         The error is the reason for a missing listener; :meth:`listen` sets one.
     find_cluster : callable
         Returns the cluster; raises NotConnected if not connected.
+    on_leave : callable, optional
+        Called with the former destination after a requeue to another node.
     """
 
     def __init__(
-        self, spec: TunnelSpec, listener: socket.socket | TunnelError, find_cluster: Callable[[], ReachedCluster]
+        self,
+        spec: TunnelSpec,
+        listener: socket.socket | TunnelError,
+        find_cluster: Callable[[], ReachedCluster],
+        on_leave: Callable[[RouteTarget], None] = lambda goal: None,
     ) -> None:
-        self.spec, self._cluster = spec, find_cluster
+        self.spec, self._cluster, self._on_leave = spec, find_cluster, on_leave
         self._loop = asyncio.get_running_loop()
         self._preparing, self._threads = asyncio.Lock(), DaemonThreadPool()
         self._ready: _Ready | None = None
@@ -175,7 +181,9 @@ class Tunnel:
         SlurmError
             The tunnel cannot be used now; the message gives the reason.
         """
-        await self._prepare(None, is_requested=is_requested)
+        # After an error, a proof from before it says nothing: the error would stay although the tunnel works.
+        stale = self._ready if self._error is not None else None
+        await self._prepare(stale, is_requested=is_requested)
         self._era = object()  # at the next connection it may be another program
 
     def close(self) -> None:
@@ -230,11 +238,11 @@ class Tunnel:
     # -- in the event loop
 
     async def _prepare(self, stale: _Ready | None, *, is_requested: bool = False) -> _Ready:
-        began = time.monotonic()
+        began = elapsed()
         async with self._preparing:  # all waiting connections share one login and one proof
             ready = self._ready
-            is_known = ready is not None and ready is not stale and (self._is_current(ready) or ready.since > began)
-            if ready is not None and is_known and not is_requested:
+            is_usable = ready is not None and ready is not stale and ready.route.is_alive and not is_requested
+            if ready is not None and is_usable and (ready.since > began or self._is_current(ready)):
                 return ready
             try:
                 return await self._find(is_requested)
@@ -245,8 +253,12 @@ class Tunnel:
     async def _find(self, is_requested: bool) -> _Ready:
         cluster, reach = self._cluster()
         goal = await self._goal(cluster)
-        if goal != self.goal:  # requeued, to another node
-            self.goal, self._ready = goal, None
+        if self._is_closed:  # nobody would close its route
+            raise TunnelError("The tunnel was closed.", hint="Open the tunnel again.")
+        if goal != self.goal:
+            former, self.goal, self._ready = self.goal, goal, None
+            if former.node and former.node != goal.node:  # requeued
+                self._on_leave(former)
         way = await reach.find_route(goal, is_requested=is_requested)
         since, era = elapsed(), self._era
         try:
@@ -292,10 +304,8 @@ class Tunnel:
         """Return whether a proof is still valid.
 
         With an open connection it is valid for some seconds: a proof takes ten times as long as a connection. So a
-        foreign
-        program is reached only if it listens within a round trip of the program's end. The other case: within those
-        seconds,
-        while another process continues one of the program's connections.
+        foreign program is reached only if it listens within a round trip of the program's end. The other case: within
+        those seconds, while another process continues one of the program's connections.
         """
         is_fresh = ready.era is self._era and elapsed() < ready.since + _PROOF_AGE_S
         return ready.route.is_alive and (is_fresh or ready.route.proof_lasts)

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterable
 
 from jupyter_slurm.errors import TunnelError
+from jupyter_slurm.transport.local.files import make_private
 
 __all__ = ["listen_on_port", "listen_on_socket"]
 
@@ -70,7 +71,8 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
 def listen_on_socket(path: str) -> socket.socket:
     """Listen on a Unix socket with mode 0600, in a directory that only this user may enter.
 
-    A stale socket of an earlier process is removed; a socket in use is not.
+    A missing directory is made: a log-out removes runtime files. A stale socket of an earlier process is removed; a
+    socket in use is not.
 
     Raises
     ------
@@ -80,6 +82,7 @@ def listen_on_socket(path: str) -> socket.socket:
     folder = os.path.dirname(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        make_private(folder)
         about = os.lstat(folder)
         if about.st_uid != os.geteuid() or about.st_mode & 0o077:
             raise TunnelError(f"The directory {folder} is open to other users.", hint=f"Run `chmod 700 {folder}`.")

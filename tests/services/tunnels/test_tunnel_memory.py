@@ -15,6 +15,7 @@ import pytest
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.errors import NotConnected
 from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
@@ -35,7 +36,7 @@ def memory_of(state: Path, machine: str = "") -> Path:
     "found",
     ["", "[", "null", "{}", [[1]], [{"id": 1}]]
     + [[{**_ONE, "local_port": port, "socket": None}] for port in (99999, "8000", -1)]
-    + [[{**_ONE, "local_port": None, "socket": path}] for path in ("/etc/x", "/root/\0/x")]
+    + [[{**_ONE, "local_port": None, "socket": path}] for path in (5, "/root/\0/x")]
     + ["[" * 100_000],
 )
 async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
@@ -65,6 +66,36 @@ async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> N
         socket.create_server(("127.0.0.1", port))
     await core.stop()
     assert json.loads(memory_of(state).read_text())[0]["local_port"] == port
+
+
+async def test_sockets_are_there_again_after_a_log_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log-out removes their folder. A tunnel that cannot listen yet is kept, whatever the reason."""
+    monkeypatch.setattr("jupyter_slurm.services.tunnels.local_tunnels._CHECK_INTERVAL_S", 0.02)
+    state, run, other = (tmp_path / name for name in ("state", "run", "other"))
+    state.mkdir(mode=0o700)
+    other.mkdir()
+    other.chmod(0o755)
+    paths = [str(run / "tunnels" / "s"), str(other / "s")]
+    specs = [{**_ONE, "id": path, "local_port": None, "socket": path} for path in paths]
+    memory_of(state).write_text(json.dumps(specs))
+
+    def find_cluster(name: str) -> Any:
+        raise NotConnected(f"There is no connection to {name}.")
+
+    tunnels = Tunnels(Settings(state_dir=str(state)), find_cluster, folder=str(run / "tunnels"))
+    tunnels.start()
+    told = tunnels.list_to_api("x")
+    assert [(one["socket"], one["state"]) for one in told] == list(zip(paths, ("open", "broken"), strict=True))
+    assert "is open to other users" in told[1]["message"]
+    assert [one["socket"] for one in json.loads(memory_of(state).read_text())] == paths
+    other.chmod(0o700)
+    async with asyncio.timeout(60):
+        while tunnels.list_to_api("x")[1]["state"] != "open":
+            await asyncio.sleep(0.01)
+    for path in paths:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+    await tunnels.stop()
 
 
 async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(

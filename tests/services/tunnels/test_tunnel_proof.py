@@ -274,3 +274,19 @@ async def test_what_has_no_port_any_more_gets_another_one_when_it_is_asked_for(
         third.start()
         assert [told["local_port"] for told in third.list_to_api("x")] == [again["local_port"]]
     server.end()
+
+
+async def test_an_open_tunnel_is_preferred_to_one_whose_port_is_taken(new_tunnels: Callable[[], Tunnels]) -> None:
+    server, first = Server(os.getuid()), new_tunnels()
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = [free.getsockname()[1] for free in (one, two)]
+    opened = [await first.open("x", {"port": server.port, "local_port": port}) for port in ports]
+    await first.stop()
+    second = new_tunnels()
+    with socket.create_server(("127.0.0.1", ports[0])):
+        second.start()
+        assert [told["state"] for told in second.list_to_api("x")] == ["broken", "open"]
+        for wanted in (ports[1], None):
+            again = await second.open("x", {"port": server.port, "local_port": wanted})
+            assert (again["id"], again["local_port"]) == (opened[1]["id"], ports[1])
+    server.end()
