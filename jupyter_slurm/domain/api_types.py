@@ -634,6 +634,7 @@ class KernelPlace(TypedDict):
     node: str | None
     port: int | None
     stage: str | None
+    unused: NotRequired[str | None]
 
 
 class OptionProblem(TypedDict):

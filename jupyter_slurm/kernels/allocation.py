@@ -17,7 +17,7 @@ from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.kernels import notices
 from jupyter_slurm.kernels import state_file as signposts
-from jupyter_slurm.kernels.login import ClusterLogin
+from jupyter_slurm.kernels.login import ClusterLogin, start_in_background
 from jupyter_slurm.kernels.release import schedule_release
 from jupyter_slurm.kernels.state_file import KernelStateFile
 
@@ -102,6 +102,12 @@ class KernelAllocation:
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
         said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
         return notices.why(*told, said), is_settled
+
+    async def unused_event(self) -> str:
+        """Return the event of a keeper that ended the kernel because nobody used it; empty otherwise."""
+        with contextlib.suppress(SlurmError):
+            return str((await self._do(self._kernel.connection_data)).get("unused") or "")
+        return ""
 
     async def end_warning(self) -> str:
         """Return a warning that the allocation will end soon; empty otherwise."""
@@ -215,12 +221,15 @@ class KernelAllocation:
         return self._step
 
     async def _do(self, call: Callable[[], _T]) -> _T:
-        """Run a blocking call in a thread; it continues if the awaiting task is cancelled."""
-        made = asyncio.ensure_future(asyncio.to_thread(call))
+        """Run a blocking call in a thread; it continues if the awaiting task is cancelled.
+
+        It does not delay the end of this process: the next proxy waits for the lock of the state file.
+        """
+        made = asyncio.wrap_future(start_in_background(call))
         self._calls.add(made)
         made.add_done_callback(self._calls.discard)
         # retrieves the exception of a call that is no longer awaited
-        made.add_done_callback(lambda done: done.exception())
+        made.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(made)
 
 

@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jupyter_slurm.client.clusters.cluster import chosen, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["ClusterLogin"]
+__all__ = ["ClusterLogin", "start_in_background"]
 
+_T = TypeVar("_T")
 _ANSWER_TIMEOUT_S = 10.0  # seconds for an answer of the agent without a request to Slurm
 
 
@@ -70,7 +71,7 @@ class ClusterLogin:
             if (
                 type(error) is SlurmError and self._login_call is None
             ):  # a prompt for another front end raises no subclass
-                self._login_call = _start_in_background(registered(name or chosen()).log_in), error
+                self._login_call = start_in_background(registered(name or chosen()).log_in), error
             raise
         return parse_cell_line(line, option_table(self._cluster, "sbatch"), KEYWORDS)
 
@@ -107,16 +108,17 @@ class ClusterLogin:
         return next((one.get("connection") for one in known if one["id"] == cluster.name), None)
 
 
-def _start_in_background(call: Callable[[], None]) -> Future[None]:
+def start_in_background(call: Callable[[], _T]) -> Future[_T]:
     """Start a call that does not delay the end of this process."""
-    made: Future[None] = Future()
+    made: Future[_T] = Future()
 
     def make() -> None:
+        if not made.set_running_or_notify_cancel():
+            return
         try:
-            call()
-            made.set_result(None)
+            made.set_result(call())
         except BaseException as error:  # noqa: BLE001 - it is raised where it is heard
             made.set_exception(error)
 
-    threading.Thread(target=make, name="jupyter-slurm-log-in", daemon=True).start()
+    threading.Thread(target=make, name="jupyter-slurm-call", daemon=True).start()
     return made

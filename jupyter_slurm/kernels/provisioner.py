@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -23,6 +24,7 @@ from jupyter_slurm.kernels.release import schedule_release
 
 __all__ = ["SlurmProvisioner"]
 
+_NOTEBOOK_VARIABLE = "JPY_SESSION_NAME"  # set by a Jupyter server
 _RELEASE_TIMEOUT_S = 5.0  # seconds
 _MAX_STARTS, _START_WINDOW_S = 3, 60.0  # proxies in a number of seconds
 
@@ -35,7 +37,7 @@ class SlurmProvisioner(LocalProvisioner):
     """
 
     _cmd: list[str]
-    _launch_arguments: dict[str, Any]
+    _launch_arguments: dict[str, Any] = {}  # noqa: RUF012  (replaced as a whole)
     _ends = False
     _is_detached = False
     _had_died = False
@@ -58,13 +60,14 @@ class SlurmProvisioner(LocalProvisioner):
             cmd = [cmd[0], "-P", *cmd[1:]]
         self._cmd, self._ends, self._is_detached, self._had_died = cmd, False, False, False
         self._start_times: list[float] = []
-        env = kwargs.get("env")
-        kwargs["env"] = {**(os.environ if env is None else env), DISPLAY_NAME_VARIABLE: self._display_name}
+        env = _own_variables(os.environ if kwargs.get("env") is None else kwargs["env"])
+        kwargs["env"] = {**env, DISPLAY_NAME_VARIABLE: self._display_name}
         self._launch_arguments = dict(kwargs)
         return await super().launch_kernel(cmd, **kwargs)
 
     async def poll(self) -> int | None:
         """Return whether the proxy has ended; a killed proxy is started again instead."""
+        self._follow_notebook()
         code = await super().poll()
         is_stopping = self._ends or getattr(self.parent, "shutting_down", True)
         if code is None or code >= 0 or is_stopping or not self.has_process:
@@ -84,6 +87,7 @@ class SlurmProvisioner(LocalProvisioner):
         """Send the proxy a signal; in place of the interrupt before the stop of a server, request the detachment."""
         if signum == signal.SIGINT and is_leaving() and self.has_process:
             self._is_detached = self._ends = True
+            self._follow_notebook()
             await super().send_signal(signal.SIGHUP)
             await self._wait(_RELEASE_TIMEOUT_S)
             return
@@ -138,9 +142,29 @@ class SlurmProvisioner(LocalProvisioner):
     def _release(self) -> None:
         schedule_release(self._file, self._launch_arguments.get("env") or None)
 
+    def _follow_notebook(self) -> None:
+        """Write the owner of the kernel again if Jupyter has renamed its notebook (``KernelManager.update_env``)."""
+        asked = (getattr(self.parent, "_launch_args", None) or {}).get("env") or {}
+        notebook, env = asked.get(_NOTEBOOK_VARIABLE), self._launch_arguments.get("env") or {}
+        if not notebook or env.get(_NOTEBOOK_VARIABLE) in (None, notebook):
+            return
+        env[_NOTEBOOK_VARIABLE] = notebook
+        with contextlib.suppress(OSError):  # the kernel is found by its former notebook
+            state_file.write_owner(self._file, notebook, str(getattr(self.parent, "kernel_name", "")))
+
     def _request_restart(self) -> None:
         """Request that the next proxy starts another kernel in the allocation, in place of this one."""
         with contextlib.suppress(OSError):
             post = state_file.KernelStateFile(self._file)
-            post.write(state="restarting")
+            if post.data.get("state") != "unknown":  # otherwise the next proxy looks its kernel up again
+                post.write(state="restarting")
             post.close()
+
+
+def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a kernel without the notebook of this process.
+
+    A Jupyter server sets the notebook of each kernel. A client in a cell, such as papermill, passes on its own.
+    """
+    notebook = os.environ.get(_NOTEBOOK_VARIABLE)
+    return {name: value for name, value in env.items() if (name, value) != (_NOTEBOOK_VARIABLE, notebook)}

@@ -72,6 +72,9 @@ class ConnectionInfo(Protocol):
     async def ended(self, *, wait: bool = False) -> str | None:
         """Return why the kernel has ended, with ``wait`` once the reason is known; None if it has not."""
 
+    async def unused_event(self) -> str:
+        """Return the event of a keeper that ended the kernel because nobody used it; empty otherwise."""
+
     async def stage(self) -> str:
         """Return the progress of the kernel's preparation on its node; empty if unknown or not needed."""
 
@@ -337,6 +340,8 @@ class KernelProxy:
         if self._ending is not None or self._over.done():
             return
         had_begun, self._is_running = self._is_running or bool(self._note.get("begun")), False
+        if not (self._unused or self._note):  # the note was not received, as on a laptop that slept
+            self._unused = _UNUSED.get(await self._place.unused_event(), "")
         text = self._unused or await self._why()
         if self._unused:
             await self._release_quietly()

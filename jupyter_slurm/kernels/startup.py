@@ -58,6 +58,8 @@ class KernelStartup(KernelAllocation):
     is_resumed = False
     received = 0
     _tunnel: Tunnel | None = None
+    _opened: Tunnel | None = None  # as the agent knows it, also without a connection
+    _is_looked_up = False  # whether it is known what became of the kernel of an earlier proxy
 
     # Startup ----------------------------------------------------------------------------------------------------
 
@@ -69,6 +71,8 @@ class KernelStartup(KernelAllocation):
         KernelStartError
             The kernel cannot start.
         """
+        if self._signpost.data.get("state") == "unknown":
+            self.mark("running")
         try:
             if self._arguments:
                 standin.print_status(f"Requesting a kernel: {shlex.join(self._arguments)}")
@@ -89,19 +93,29 @@ class KernelStartup(KernelAllocation):
         """Log in to the cluster, and find the kernel or request one."""
         parsed = await self._do(self._entrance.arrive)
         await self._requeued(standin)
-        if not await self._do(self._find):
+        is_found = await self._do(self._find)
+        self._is_looked_up = True
+        if not is_found:
             await self._do(lambda: self._request_kernel(parsed))
 
     def _passes(self, error: SlurmError) -> bool:
         """Return whether to wait after an error: a user answers at another front end, or a kernel exists already."""
         if type(error) is SlurmError:  # a prompt for another front end raises no subclass
             return True
+        if self._may_run:  # it is kept, however long it cannot be looked up
+            return True
+        return bool(self._signpost.data.get("step")) and isinstance(error, (AgentUnreachable, SubmissionUnknown))
+
+    @property
+    def _may_run(self) -> bool:
+        """Return whether the kernel of an earlier proxy may run, which this proxy has not looked up yet."""
         left = self._signpost.data
-        if not left.get("step"):
-            return False
-        is_there = left.get("state") == "running"  # a running kernel is kept, however long the connection is down
-        unknown, closed = (AgentUnreachable, SubmissionUnknown), (ControllerError, TransportError)
-        return isinstance(error, unknown) or (is_there and isinstance(error, closed))
+        return bool(left.get("step")) and left.get("state") in ("running", "unknown") and not self._is_looked_up
+
+    def mark(self, state: str) -> None:
+        """Write the state for the next proxy, which looks a kernel up again if this proxy could not."""
+        is_refused = state == "over" or (state, self._signpost.data.get("state")) == ("restarting", "unknown")
+        super().mark("unknown" if is_refused and self._may_run else state)
 
     async def _requeued(self, standin: KernelPlaceholder) -> None:
         """Wait for an allocation that Slurm is requeuing: no step can start before."""
@@ -184,19 +198,26 @@ class KernelStartup(KernelAllocation):
         """Wait until the keeper listens; show the cause, one line for each change."""
         while True:
             try:
-                where = await self._do(lambda: self._kernel.connection_data(_REASON_CHECK_INTERVAL_S))
-            except (AgentError, ControllerError, TransportError) as error:
+                if await self._is_listening(standin):
+                    return
+            except SlurmError as error:
+                if not (self.is_resumed or isinstance(error, (AgentError, ControllerError, TransportError))):
+                    raise
                 standin.print_status(str(error))
                 if isinstance(error, NotConnected):
                     await self._log_in_retry()
                 await asyncio.sleep(_RETRY_INTERVAL_S)
-                continue
-            if where["port"]:
-                self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
-                return
-            if where["finished"]:
-                raise KernelStartError(await self.ended(wait=True) or "The kernel has ended before it started.")
-            standin.print_status(_display_text(where) or await self._do(self._waits_for))
+
+    async def _is_listening(self, standin: KernelPlaceholder) -> bool:
+        """Return whether the keeper listens; else show the cause of the wait."""
+        where = await self._do(lambda: self._kernel.connection_data(_REASON_CHECK_INTERVAL_S))
+        if where["port"]:
+            self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
+            return True
+        if where["finished"]:
+            raise KernelStartError(await self.ended(wait=True) or "The kernel has ended before it started.")
+        standin.print_status(_display_text(where) or await self._do(self._waits_for))
+        return False
 
     async def stage(self) -> str:
         """Return the progress of the container image; empty if unknown or without an image."""
@@ -242,6 +263,27 @@ class KernelStartup(KernelAllocation):
             raise
         return connection
 
+    async def ended(self, *, wait: bool = False) -> str | None:
+        """Return why the kernel has ended; None if it has not, or the reason is unknown."""
+        why = await super().ended(wait=wait)
+        if why is not None:
+            await self._close_tunnel()
+        return why
+
+    async def release(self, *, restart: bool) -> None:
+        """End the step and, without ``restart``, the allocation, unless others use it."""
+        try:
+            await super().release(restart=restart)
+        finally:
+            await self._close_tunnel()
+
+    async def _close_tunnel(self) -> None:
+        """Close the tunnel of a kernel that has ended: the next kernel in its allocation has another port."""
+        tunnel, self._opened, self._tunnel = self._opened, None, None
+        if tunnel is not None:
+            with contextlib.suppress(SlurmError):
+                await self._do(tunnel.close)
+
     async def _log_in_retry(self) -> None:
         with contextlib.suppress(AgentError):
             await self._do(self._cluster.start_relogin)
@@ -250,7 +292,9 @@ class KernelStartup(KernelAllocation):
         where = self._kernel.connection_data(_REASON_CHECK_INTERVAL_S)
         if not where["port"]:
             raise TunnelError("The port of the kernel is not known yet.", hint="Wait: the connection is tried again.")
-        return open_tunnel(self._cluster, str(self._granted.key), where["port"], node=where["node"], socket=True)
+        job, node = str(self._granted.key), where["node"]
+        self._opened = open_tunnel(self._cluster, job, where["port"], node=node, socket=True)
+        return self._opened
 
 
 def _display_text(connection: api.KernelPlace) -> str:

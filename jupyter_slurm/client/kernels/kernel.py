@@ -65,7 +65,8 @@ class KernelStep(Step):
         -------
         dict
             ``node`` and ``port`` of its keeper, None until the keeper listens; ``stage``: progress of the container
-            image, or None; ``state`` of the step, and whether it is ``finished``.
+            image, or None; ``state`` of the step, and whether it is ``finished``. ``unused`` of a finished kernel:
+            ``idle_over`` or ``lease_over`` if its keeper ended it because nobody used it.
         """
         wait = min(wait, _MAX_WAIT_S)
         client, path = self._cluster.client, self._path("kernel")

@@ -31,6 +31,7 @@ __all__ = ["Kernels", "PlannedKernel"]
 
 _MAX_NOTE_BYTES = 65_536  # bytes of a file written by a keeper
 _MIN_CHECK_INTERVAL_S, _MAX_CHECK_INTERVAL_S = 0.1, 1.0  # seconds between two checks whether the keeper listens
+_UNUSED_EVENTS = ("idle_over", "lease_over")  # of a keeper that ended its kernel because nobody used it
 _NODE_PYTHON = "python3"  # runs the keeper if the kernel's own Python is in a container
 
 
@@ -131,8 +132,11 @@ class Kernels:
             "port": None,
             "stage": None,
         }
+        if entry.is_finished:
+            found["unused"] = await self._read_unused_event(entry)
+            return found
         allocation = self._tracker.find(entry.allocation or "")
-        if entry.is_finished or (entry.state.is_pending and not (allocation and allocation.state.is_running)):
+        if entry.state.is_pending and not (allocation and allocation.state.is_running):
             return found
         assert entry.folder is not None
         transport = self._client.transport
@@ -147,6 +151,15 @@ class Kernels:
                     (await read_untrusted(transport, entry.folder.file("served.json"), _MAX_NOTE_BYTES))["stage"]
                 )
         return found
+
+    async def _read_unused_event(self, entry: TrackedJob) -> str | None:
+        """Return why the keeper of a finished kernel has ended it: a proxy without connection misses the note."""
+        assert entry.folder is not None
+        with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
+            told = await read_untrusted(self._client.transport, entry.folder.file("keeper.json"), _MAX_NOTE_BYTES)
+            event = told["over"]["event"]
+            return str(event) if event in _UNUSED_EVENTS else None
+        return None
 
     def _absolute(self, path: str, cwd: str | None) -> str:
         if path == "~" or path.startswith("~/"):

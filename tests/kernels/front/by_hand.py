@@ -1,7 +1,8 @@
 """A proxy with a local kernel, started by hand: ``python by_hand.py CONNECTION_FILE FOLDER``.
 
 The kernel starts when ``begin`` appears in the folder; ``says`` contains the cause of the wait. A running keeper is
-found again. The file ``argv`` contains the command of a kernel other than that of this Python.
+found again. The file ``argv`` contains the command of a kernel other than that of this Python, ``lease`` its lease in
+seconds. There is no connection while ``down`` exists.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class ByHand:
 
     def _start(self) -> None:
         asked: dict[str, Any] = {"secret": _SECRET.hex(), "idle": 0, "lease": 600}
+        if (self.folder / "lease").exists():
+            asked["lease"] = float((self.folder / "lease").read_text())
         if (self.folder / "argv").exists():
             asked["argv"] = json.loads((self.folder / "argv").read_text())
         (self.folder / "kernel.json").write_text(json.dumps(asked))
@@ -63,6 +66,8 @@ class ByHand:
         (self.folder / "keeper.pid").write_text(str(process.pid))
 
     async def connect(self) -> socket.socket:
+        if (self.folder / "down").exists():
+            raise OSError("There is no connection.")
         port = json.loads((self.folder / "keeper.json").read_text())["port"]
         connection = socket.create_connection(("127.0.0.1", port))
         connection.setblocking(False)
@@ -91,7 +96,14 @@ class ByHand:
     def leave(self) -> None:
         (self.folder / "left").touch()
 
+    async def unused_event(self) -> str:
+        return str(json.loads((self.folder / "keeper.json").read_text()).get("over", {}).get("event") or "")
+
     async def ended(self, *, wait: bool = False) -> str | None:
+        if (self.folder / "down").exists():
+            return None
+        if await self.unused_event():
+            return "The keeper is over."
         try:
             os.kill(int((self.folder / "keeper.pid").read_text()), 0)
         except ProcessLookupError:

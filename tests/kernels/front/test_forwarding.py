@@ -61,6 +61,26 @@ def test_nothing_restarts_by_itself_where_the_allocation_is_over(front: Any) -> 
     assert front.process.poll() is None
 
 
+def test_a_lease_that_ran_out_while_there_was_no_connection_is_told_and_the_allocation_given_back(
+    front: Any, wait_for: Any
+) -> None:
+    """As on a laptop that slept: the keeper had nobody to tell it to."""
+    (front.folder / "lease").write_text("1")
+    front.begin()
+    assert front.run("print(1)") == "1\n"
+    (front.folder / "down").touch()
+    (front.folder / "cut").touch()
+    keeper = front.folder / "keeper.json"
+    wait_for(lambda: "lease_over" in keeper.read_text(), "the lease is over")
+    cell = front.client.execute("1")
+    (front.folder / "down").unlink()
+    told = front.reply(cell)
+    assert told["ename"] == "KernelEnded"
+    assert "for the time of lease=" in told["evalue"]
+    assert front.process.poll() is None, "Jupyter does not start another one"
+    assert (front.folder / "given-back").read_text() == "all"
+
+
 def test_what_is_no_kernel_says_why(front: Any) -> None:
     (front.folder / "argv").write_text('["/bin/sh", "-c", "echo no such module >&2; exit 1"]')
     front.begin()

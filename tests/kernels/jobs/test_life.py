@@ -277,17 +277,25 @@ def test_cells_of_another_notebook_run_in_the_kernel(
 
 
 @_here
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGTERM, "b.ipynb"), (signal.SIGKILL, "a.ipynb"), (signal.SIGKILL, "b.ipynb")]
+)
 def test_a_notebook_finds_its_kernel_again_after_its_jupyter_server_has_ended(
-    jupyter: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any], number: signal.Signals
+    jupyter: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any], number: signal.Signals, name: str
 ) -> None:
+    """Also a notebook that was renamed before."""
     server = jupyter()
     kernel = server.open("a.ipynb")
     kernel.run("x = 1")
     job = kernel.value(_JOB)
+    if name != "a.ipynb":
+        server.ask("PATCH", f"api/sessions/{server.session['id']}", {"path": name, "name": name})
+        owners = (server.folder / "runtime").glob
+        if number == signal.SIGKILL:
+            wait_for(lambda: list(owners("*.slurm-owner")), "its new name is known beside its kernel")
     server.end(number)
     server = jupyter()
-    kernel = server.open("a.ipynb")
+    kernel = server.open(name)
     assert kernel.value("x") == "1"
     assert job in jobs(cluster)
     server.close()

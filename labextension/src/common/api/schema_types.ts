@@ -675,6 +675,8 @@ export interface components {
             readonly port: number | null;
             /** @description How far the image of its container is */
             readonly stage: string | null;
+            /** @description Of a finished kernel that its keeper ended because nobody used it: idle_over or lease_over */
+            readonly unused?: string | null;
         };
         readonly Sweep: {
             /** @description Of variables */
