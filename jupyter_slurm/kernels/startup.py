@@ -34,6 +34,8 @@ from jupyter_slurm.kernels import notices
 from jupyter_slurm.kernels.allocation import KernelAllocation
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.proxy import KernelStartError
+from jupyter_slurm.kernels.release import schedule_release
+from jupyter_slurm.kernels.state_file import STATE_FILE_SUFFIX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
@@ -271,7 +273,13 @@ class KernelStartup(KernelAllocation):
         return why
 
     async def release(self, *, restart: bool) -> None:
-        """End the step and, without ``restart``, the allocation, unless others use it."""
+        """End the step and, without ``restart``, the allocation, unless others use it.
+
+        A kernel that could not be looked up is released by another process, once the cluster answers.
+        """
+        if not (restart or self._is_looked_up or self._step) and self._signpost.data.get("step"):
+            schedule_release(self._signpost.path.removesuffix(STATE_FILE_SUFFIX))
+            return
         try:
             await super().release(restart=restart)
         finally:

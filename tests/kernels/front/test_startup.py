@@ -254,3 +254,14 @@ async def test_a_request_may_be_given_up_before_its_answer(agent: _Agent, post: 
     await asyncio.sleep(0)
     answers.set()
     assert not troubles
+
+
+async def test_a_kernel_that_is_shut_down_before_it_is_looked_up_is_released_later(
+    agent: _Agent, post: KernelStateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+    monkeypatch.setattr(startup, "schedule_release", left.append)
+    await place_of(agent, post).release(restart=False)
+    assert left == [post.path.removesuffix(".slurm")]
+    assert read(left[0]).get("step") == "S", "the other process needs it"
+    assert not agent.requests
