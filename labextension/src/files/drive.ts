@@ -62,7 +62,11 @@ export class SlurmDrive implements Contents.IDrive {
     try {
       return await this._get(localPath, options);
     } catch (error) {
-      throw asMissing(error);
+      const shown = asMissing(error);
+      if (shown !== error) {
+        this._versions.delete(localPath); // else an open editor could not save the file again
+      }
+      throw shown;
     }
   }
 

@@ -261,9 +261,11 @@ export class JobPage extends Model {
   private async _run(signal: AbortSignal): Promise<void> {
     for (let failures = 0; !signal.aborted; failures += 1) {
       try {
-        this._update(await this.api.job(this.place.cluster, this.place.job));
-        await this._readLogs();
+        if (!(await this._load(signal))) {
+          return; // a later run may follow the job
+        }
         this._problem = null;
+        this._trouble = ""; // a stream repeats what still holds
         this._changed.emit();
         if (this._job !== null && isFinished(this._job.state)) {
           return;
@@ -286,14 +288,32 @@ export class JobPage extends Model {
     }
   }
 
+  /** Load the job and its new output; return false where the page was hidden meanwhile. */
+  private async _load(signal: AbortSignal): Promise<boolean> {
+    const job = await this.api.job(this.place.cluster, this.place.job);
+    if (!signal.aborted) {
+      this._update(job);
+      await this._readLogs(signal);
+    }
+    return !signal.aborted;
+  }
+
   /** Read the new output; at first, or where that is much, only its end. */
-  private async _readLogs(): Promise<void> {
+  private async _readLogs(signal: AbortSignal): Promise<void> {
     for (const stream of this.streams) {
+      let problem: IProblem | null = null;
       try {
         await this.logs[stream].catchUp();
-        this._logProblems.delete(stream);
       } catch (error) {
-        this._logProblems.set(stream, toProblem(error, "It is retried automatically."));
+        problem = toProblem(error, "It is retried automatically.");
+      }
+      if (signal.aborted) {
+        return;
+      }
+      if (problem === null) {
+        this._logProblems.delete(stream);
+      } else {
+        this._logProblems.set(stream, problem);
       }
       this._changed.emit();
     }

@@ -3,7 +3,7 @@ import { Dialog, showErrorMessage } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
-import type { ApiSchemas, IJob } from "../common/api/objects";
+import type { ApiSchemas, IJob, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { createElement } from "../common/jupyterlab/dialogs";
 import { problemText } from "../common/labels";
@@ -93,23 +93,47 @@ async function edit(
   return button.accept ? value : null;
 }
 
+async function report(trans: TranslationBundle, problem: IProblem): Promise<void> {
+  await showErrorMessage(trans.__("The job was not submitted"), problemText(trans, problem));
+}
+
+/** Let the user edit a submission until it succeeds; null: the user has given up. What was edited stays after a failure. */
+async function submitEdited(
+  trans: TranslationBundle,
+  api: IResubmissionApi,
+  { cluster, job }: IJobLocation,
+  known: IEdited,
+): Promise<IJob | null> {
+  let key = newRequestKey();
+  let edited = await edit(trans, job, known);
+  while (edited !== null) {
+    try {
+      const { script: text, options } = edited;
+      return await api.submit(cluster, { key, kind: "script", text, options });
+    } catch (error) {
+      const problem = toProblem(error, "Submit again. Only one job will be submitted.");
+      if (problem.type?.startsWith("urn:jupyter-slurm:")) {
+        key = newRequestKey(); // the agent has answered
+      }
+      await report(trans, problem);
+    }
+    edited = await edit(trans, job, edited);
+  }
+  return null;
+}
+
 /** Show the script and the options of a job of a terminal, and submit what the user makes of them; null: nothing. */
 export async function editAndResubmit(
   trans: TranslationBundle,
   api: IResubmissionApi,
-  { cluster, job }: IJobLocation,
+  place: IJobLocation,
 ): Promise<IJob | null> {
+  let known: IEdited;
   try {
-    const known = await api.foreignSubmission(cluster, job);
-    const edited = await edit(trans, job, known);
-    if (edited === null) {
-      return null;
-    }
-    const { script: text, options } = edited;
-    return await api.submit(cluster, { key: newRequestKey(), kind: "script", text, options });
+    known = await api.foreignSubmission(place.cluster, place.job);
   } catch (error) {
-    const problem = toProblem(error, "Check the list of jobs, then try again.");
-    await showErrorMessage(trans.__("The job was not submitted"), problemText(trans, problem));
+    await report(trans, toProblem(error, "Check the list of jobs, then try again."));
     return null;
   }
+  return submitEdited(trans, api, place, known);
 }

@@ -23,7 +23,7 @@ import {
 import { gpuIcon } from "../sessions/commands";
 import { ISessionsModel } from "../sessions/model";
 
-/** ID of JupyterLab's file browser. */
+/** ID of JupyterLab's own file browser; its context menu alone has the command (`schema/commands.json`). */
 const BROWSER = "filebrowser";
 
 /** Time for which the layout of JupyterLab waits for a form, in milliseconds; a later one is added at the end. */

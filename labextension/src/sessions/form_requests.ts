@@ -15,6 +15,8 @@ const TYPING_PAUSE_MS = 500;
 /** Interval and number of further requests where the controller was too slow to list the partitions. */
 const RETRY_MS = 1_000;
 const MAX_ATTEMPTS = 5;
+/** Time after a launch before the same form can launch again, in milliseconds: the second click of a double click. */
+const LAUNCHED_PAUSE_MS = 1_000;
 const NONE: Choices = {
   partition: [],
   account: [],
@@ -178,6 +180,23 @@ function useCheck(
   return [feedback, say];
 }
 
+type Progress = "none" | "busy" | "launched";
+
+/** Return the progress of a launch, which ends by itself a moment after it; most forms disappear before. */
+function useProgress(): [Progress, (progress: Progress) => void] {
+  const [progress, setProgress] = React.useState<Progress>("none");
+  React.useEffect(() => {
+    if (progress !== "launched") {
+      return undefined;
+    }
+    const timer = setTimeout(setProgress, LAUNCHED_PAUSE_MS, "none");
+    return () => {
+      clearTimeout(timer);
+    };
+  }, [progress]);
+  return [progress, setProgress];
+}
+
 interface IFormRequests {
   readonly feedback: IFormFeedback;
   readonly isBusy: boolean;
@@ -201,7 +220,7 @@ export function useFormRequests<Job>(
   launched: (job: Job) => void,
 ): IFormRequests {
   const [feedback, setFeedback] = useCheck(use, form, isWrong);
-  const [isBusy, setBusy] = React.useState(false);
+  const [progress, setProgress] = useProgress();
   const key = React.useRef(newRequestKey());
   const latest = React.useRef(form);
   latest.current = form;
@@ -211,26 +230,28 @@ export function useFormRequests<Job>(
       (error: unknown) => failedCheck(checked, error),
     );
   const launch = async (isAnyway: boolean): Promise<boolean> => {
-    setBusy(true);
+    setProgress("busy");
     if (!isAnyway) {
       const isOld = feedback.form !== form || feedback.isOfLaunch;
       const checked = isOld ? await check(form) : feedback;
       if (isHeldBack(checked)) {
         setFeedback(checked);
-        setBusy(false);
+        setProgress("none");
         return true;
       }
     }
     setFeedback(NOTHING);
     try {
       launched(await use.launch(form, key.current));
+      key.current = newRequestKey(); // the next launch of this form is another job
+      setProgress("launched");
     } catch (error) {
       const problem = use.problemOf(error);
       if (isRefused(problem)) {
         key.current = newRequestKey(); // else the job may exist: with the same key it is not submitted twice
       }
       setFeedback({ ...NOTHING, form, problem, isOfLaunch: true });
-      setBusy(false);
+      setProgress("none");
     }
     return false;
   };
@@ -252,5 +273,5 @@ export function useFormRequests<Job>(
       await ask(); // the form has changed since the request
     }
   };
-  return { feedback, isBusy, launch, ask };
+  return { feedback, isBusy: progress !== "none", launch, ask };
 }

@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
+import { isTypedElsewhere } from "../common/jupyterlab/focus";
 import { problemText } from "../common/labels";
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
 import { costText } from "../resources/labels";
@@ -137,7 +138,9 @@ export function RequestForm<Job>(props: IRequestFormProps<Job>): React.ReactElem
   const texts = feedbackTexts(trans, feedback, form);
   const isHeld = held === form && feedback.reasons.length > 0;
   React.useEffect(() => {
-    node.current?.querySelector("select")?.focus();
+    if (!isTypedElsewhere(node.current)) {
+      node.current?.querySelector("select")?.focus();
+    }
   }, []);
   const focusProblem = (): void => {
     node.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();

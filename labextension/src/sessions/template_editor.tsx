@@ -10,6 +10,9 @@ import type { ISessionsModel } from "./model";
 import { LaunchPage, waitText, type ILaunchActs } from "./session_page";
 import { clusterOf, readTemplate } from "./template_files";
 
+/** Time after the last change of the file before the form follows, in milliseconds. */
+const TYPING_PAUSE_MS = 500;
+
 /** Dependencies of the page of a template. */
 export interface ITemplateSurroundings {
   readonly model: ISessionsModel;
@@ -40,6 +43,7 @@ function Template(props: ITemplateSurroundings & { readonly text: string }): Rea
     };
     return (
       <LaunchPage
+        key={JSON.stringify(template.form)} // a changed file begins another form
         {...{ model, trans, acts }}
         cluster={cluster.id}
         session={null}
@@ -74,6 +78,8 @@ function Template(props: ITemplateSurroundings & { readonly text: string }): Rea
 
 /** The content of the page of a file. */
 export class TemplatePanel extends ReactWidget {
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+
   constructor(
     private readonly _context: DocumentRegistry.Context,
     private readonly _around: ITemplateSurroundings,
@@ -82,12 +88,26 @@ export class TemplatePanel extends ReactWidget {
     this.addClass("jp-Slurm-panel");
     this.addClass("jp-Slurm-launch");
     void _context.ready.then(() => {
-      this.update();
-      _context.model.contentChanged.connect(() => {
+      if (!this.isDisposed) {
         this.update();
-      });
+        _context.model.contentChanged.connect(this._follow);
+      }
     });
   }
+
+  override dispose(): void {
+    clearTimeout(this._timer);
+    this._context.model.contentChanged.disconnect(this._follow);
+    super.dispose();
+  }
+
+  /** Draw a changed file when nothing has been typed for a moment: another view of it may be an editor. */
+  private readonly _follow = (): void => {
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => {
+      this.update();
+    }, TYPING_PAUSE_MS);
+  };
 
   protected override render(): React.ReactElement | null {
     const { _around: around, _context: context } = this;

@@ -166,6 +166,20 @@ describe("the drive", () => {
     await expect(drive.get("far/none")).rejects.toMatchObject({ response: { status: 404 } });
   });
 
+  it("saves an open file again that was deleted elsewhere", async () => {
+    const { api, drive } = started();
+    api.put("/a.txt", "theirs");
+    await drive.get("far/a.txt");
+    api.files.delete("/a.txt");
+    const saved = { type: "file", format: "text", content: "mine" } as const;
+    await expect(drive.save("far/a.txt", saved)).rejects.toThrow("It has changed.");
+    await expect(drive.get("far/a.txt", { content: false })).rejects.toMatchObject({
+      response: { status: 404 }, // after which JupyterLab saves
+    });
+    await drive.save("far/a.txt", saved);
+    expect(api.text("/a.txt")).toBe("mine");
+  });
+
   it("trusts no output of a cluster", async () => {
     const { api, drive } = started();
     api.put("/n.ipynb", JSON.stringify(NOTEBOOK));

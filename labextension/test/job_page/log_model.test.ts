@@ -118,6 +118,19 @@ describe("a log", () => {
     expect(log.lines.length).toBeLessThan(10_000);
   });
 
+  it("takes the same part once where two reads of it overlap", async () => {
+    const content = encode("one\ntwo\n");
+    const { log } = file(content);
+    log.take(0, content.subarray(0, 4), 4);
+    await Promise.all([log.catchUp(), log.catchUp()]);
+    expect(texts(log)).toEqual(["one", "two"]);
+    expect(log.end).toBe(8);
+    const opened = log.open();
+    log.take(8, encode("three\n"), 14); // the stream is ahead of that read
+    await opened;
+    expect(texts(log)).toEqual(["one", "two", "three"]);
+  });
+
   it("lets go of the oldest lines where there are too many", () => {
     const piece = encode("a\n".repeat(50_000));
     const { log } = file(piece);

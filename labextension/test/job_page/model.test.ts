@@ -46,6 +46,57 @@ describe("the page of a job", () => {
     expect(streams[1]?.aborted).toBe(true);
   });
 
+  it("is followed once where it is hidden and shown while an answer is awaited", async () => {
+    const { page, api, files, streams } = here();
+    files.stdout = "one\n";
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    page.setVisible(false);
+    files.stdout = "one\ntwo\n";
+    const answers: (() => void)[] = [];
+    api.job.mockImplementation(
+      () =>
+        new Promise((resolve) => {
+          answers.push(() => {
+            resolve(JOB);
+          });
+        }),
+    );
+    page.setVisible(true);
+    page.refresh();
+    expect(answers).toHaveLength(2);
+    answers.forEach((answer) => {
+      answer();
+    });
+    await vi.waitFor(() => {
+      expect(streams.at(-1)?.aborted).toBe(false);
+    });
+    expect(streams.map(({ aborted }) => aborted)).toEqual([true, false]);
+    expect(page.logs.stdout.lines.map(({ text }) => text)).toEqual(["one", "two"]);
+    expect(api.follow.mock.lastCall?.[2]).toEqual({ stdout: 8, stderr: 0 });
+    page.dispose();
+  });
+
+  it("names the trouble of a connection no longer than it lasts", async () => {
+    const { page, hear, streams } = here();
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    hear("trouble", { detail: "The connection is lost." });
+    await vi.waitFor(() => {
+      expect(page.problem?.detail).toBe("The connection is lost.");
+    });
+    page.refresh();
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(2);
+    });
+    expect(page.problem).toBeNull();
+    page.dispose();
+  });
+
   it("has no stream for what is over, and one again when it is requeued", async () => {
     const { page, api, streams, tell } = here(FAILED);
     page.setVisible(true);

@@ -298,6 +298,37 @@ describe("what is shown", () => {
     expect(open).toHaveBeenLastCalledWith(later);
   });
 
+  it("acts on the job of the row, also where a change of the list is not drawn yet", async () => {
+    const listed = (...ids: string[]): IJob[] => ids.map((id) => ({ ...JOB, id }));
+    const shown = model(listed("4", "3", "2", "1"));
+    const table = new JobsTable(shown);
+    const node = await show(new JobsPanel(table, trans, NOTHING));
+    const menu = vi.fn();
+    document.body.addEventListener("contextmenu", menu);
+    const rows = new Map(
+      [...node.querySelectorAll<HTMLElement>(ROW)].map((row) => [
+        row.querySelector(".jp-Slurm-id")?.textContent,
+        row,
+      ]),
+    );
+    const press = (id: string, type: string, more: MouseEventInit = {}): string[] => {
+      const event = new MouseEvent(type, { bubbles: true, cancelable: true, ...more });
+      rows.get(id)!.dispatchEvent(event);
+      return table.marked.map((job) => job.id ?? "");
+    };
+    Object.assign(shown, { jobs: listed("6", "5", "3", "2", "1") }); // drawn a moment later
+    expect(press("2", "click")).toEqual(["2"]);
+    expect(press("1", "contextmenu")).toEqual(["1"]);
+    expect(press("3", "click")).toEqual(["3"]);
+    Object.assign(shown, { jobs: listed("7", "6", "5", "3", "2", "1") });
+    expect(press("1", "click", { shiftKey: true })).toEqual(["3", "2", "1"]);
+    expect(menu).toHaveBeenCalledOnce();
+    expect(press("4", "click")).toEqual(["3", "2", "1"]);
+    expect(press("4", "contextmenu")).toEqual(["3", "2", "1"]);
+    expect(menu).toHaveBeenCalledOnce(); // no menu for a job that is gone
+    document.body.removeEventListener("contextmenu", menu);
+  });
+
   it("is a list of two-line rows where it is narrow, with the states that occur", async () => {
     const running: IJob = { ...JOB, id: "13", state: "RUNNING", start_time: 30, time_limit: 60 };
     const widen = vi.fn();

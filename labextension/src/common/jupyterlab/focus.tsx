@@ -3,11 +3,20 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Widget } from "@lumino/widgets";
 import * as React from "react";
 
+/** Elements in which a user types. */
+const TYPED = "input, textarea, [contenteditable=true]";
+
 /** Focus the table of the panel around an element, else the panel: the element may be the table itself, which disappears. */
 export function focusTable(from: Element): void {
   const panel = from.closest<HTMLElement>(".jp-Slurm-panel");
   const table = panel?.querySelector<HTMLElement>("[role=treegrid]");
   (table && table !== from ? table : panel)?.focus({ preventScroll: true });
+}
+
+/** Whether the user types outside an element, as in an editor beside it: the element then leaves the focus there. */
+export function isTypedElsewhere(node: Element | null): boolean {
+  const { activeElement } = document;
+  return Boolean(activeElement?.matches(TYPED) && !node?.contains(activeElement));
 }
 
 /** Pass the focus of an element that disappears to the table, else to the panel. */

@@ -70,9 +70,13 @@ export class Log {
     return this._lines.length >= MAX_KEPT_LINES || this._end - this._start >= MAX_KEPT_BYTES;
   }
 
-  /** Read the end of the file. */
+  /** Read the end of the file; do nothing where another read was faster. */
   async open(): Promise<void> {
+    const from = this._end;
     const { data, size } = await this._read(-PIECE_BYTES, PIECE_BYTES);
+    if (from !== this._end) {
+      return;
+    }
     const start = Math.max(0, size - PIECE_BYTES);
     const skipped = start === 0 ? 0 : firstLine(data);
     this._clear(start + skipped);
@@ -81,11 +85,15 @@ export class Log {
 
   /** Read the new part of the file; its end alone where nothing is loaded, or the new part is large. */
   async catchUp(): Promise<void> {
-    if (this._end === 0) {
+    const from = this._end;
+    if (from === 0) {
       return this.open();
     }
-    const { data, size } = await this._read(this._end, MAX_READ_BYTES);
-    if (size < this._end || size > this._end + data.length) {
+    const { data, size } = await this._read(from, MAX_READ_BYTES);
+    if (from !== this._end) {
+      return; // another read was faster
+    }
+    if (size < from || size > from + data.length) {
       return this.open();
     }
     for (let at = 0; at < data.length; at += PIECE_BYTES) {

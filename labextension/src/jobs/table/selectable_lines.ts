@@ -44,6 +44,14 @@ export abstract class SelectableLines extends Model {
     return this._at;
   }
 
+  /** Return the index that a drawn line has now: the lines may have changed since; -1: it is no longer shown. */
+  lineOf({ job, parent }: IRow): number {
+    const key = identity(job);
+    return this.lines.findIndex(
+      (line) => identity(line.job) === key && (line.parent === null) === (parent === null),
+    );
+  }
+
   /** Select a line as by a click: alone, in addition, or as the end of a range. */
   click(index: number, how: { readonly adds: boolean; readonly extends: boolean }): void {
     const line = this.lines[index];

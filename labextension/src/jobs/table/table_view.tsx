@@ -69,14 +69,20 @@ const Row = React.memo(function Row(props: IRowProps): React.ReactElement {
       onClick={(event) => {
         if (event.detail < 2) {
           pressed.current = job;
-          table.click(index, { adds: event.ctrlKey || event.metaKey, extends: event.shiftKey });
+          const how = { adds: event.ctrlKey || event.metaKey, extends: event.shiftKey };
+          table.click(table.lineOf(row), how);
         }
       }}
       onDoubleClick={() => {
         acts.open(pressed.current ?? job);
       }}
-      onContextMenu={() => {
-        table.pointAt(index);
+      onContextMenu={(event) => {
+        const line = table.lineOf(row);
+        table.pointAt(line);
+        if (line < 0) {
+          event.preventDefault(); // a menu would be for the jobs selected before
+          event.stopPropagation();
+        }
       }}
     >
       <div role="gridcell" className="jp-Slurm-lead">

@@ -16,7 +16,7 @@ import {
   timeText,
 } from "../../../src/jobs/table/row_texts";
 import { columnValues } from "../../../src/jobs/table/filters/column_filters";
-import { PastJobs } from "../../../src/jobs/table/filters/period";
+import { PastJobs, type IPastJobsApi } from "../../../src/jobs/table/filters/period";
 import { tableSettings } from "../../../src/jobs/table_settings";
 import { JobsTable } from "../../../src/jobs/table/table_model";
 
@@ -219,6 +219,36 @@ describe("a table of jobs", () => {
     expect(shown(table)).toHaveLength(5);
     table.setPeriod(null);
     expect(shown(table)).toHaveLength(4);
+  });
+
+  it("asks once for each cluster where two tables have different periods", async () => {
+    const owned = { ...new Model(), clusters: [{ id: "local" }], jobs: [] };
+    const jobs = vi.fn<IPastJobsApi["jobs"]>(
+      () => new Promise((resolve) => setTimeout(resolve, 1, [])),
+    );
+    const past = new PastJobs({ jobs });
+    const [short, long] = [1, 2].map(
+      () => new JobsTable(owned as unknown as IJobsModel, undefined, null, null, past),
+    );
+    short!.setPeriod(1);
+    long!.setPeriod(7);
+    const idle = async (): Promise<unknown[]> => {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(past.isLoading).toBe(false);
+      return jobs.mock.calls.map(([, , days]) => days);
+    };
+    expect(await idle()).toEqual([1, 7]);
+    owned.changed.emit();
+    expect(await idle()).toEqual([1, 7]);
+    long!.loadPastJobs();
+    short!.loadPastJobs(); // the request under way has these jobs, too
+    expect(await idle()).toEqual([1, 7, 7]);
+    short!.setPeriod(0);
+    expect(await idle()).toEqual([1, 7, 7, 0]);
+    owned.changed.emit();
+    expect(await idle()).toEqual([1, 7, 7, 0]);
+    short!.dispose();
+    long!.dispose();
   });
 
   it("is sorted by a column, up, down, and as at first, and puts what changes in its place", () => {

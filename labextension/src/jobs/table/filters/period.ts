@@ -16,6 +16,11 @@ export function savedPeriod(saved: unknown): Period {
   return PERIODS.find((period) => period === saved) ?? null;
 }
 
+/** Whether a request for some days, if any, had what one for others would have; 0 days: all. */
+function covers(asked: number | undefined, days: number): boolean {
+  return asked !== undefined && (asked === 0 || (days !== 0 && asked >= days));
+}
+
 /** The request to the agent. */
 export interface IPastJobsApi {
   jobs(cluster: string, finished: number, days?: number): Promise<IJob[]>;
@@ -67,9 +72,9 @@ export class PastJobs extends Model {
     await Promise.all(clusters.map((cluster) => this._loadCluster(cluster)));
   }
 
-  /** Load the jobs of clusters that were not asked yet for the period. */
+  /** Load the jobs of clusters that were not asked yet for the period, or a longer one. */
   complete(clusters: readonly string[], days: number): void {
-    const others = clusters.filter((cluster) => this._asked.get(cluster) !== days);
+    const others = clusters.filter((cluster) => !covers(this._asked.get(cluster), days));
     void (others.length > 0 && this.load(others, days));
   }
 
@@ -90,7 +95,7 @@ export class PastJobs extends Model {
     this._own = null;
     if (!this.isDisposed) {
       this._changed.emit();
-      await (days !== this._days && this._loadCluster(cluster)); // another period was chosen meanwhile
+      await (!covers(days, this._days) && this._loadCluster(cluster)); // a longer period was chosen meanwhile
     }
   }
 }
