@@ -8,7 +8,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["encode", "encode_in_slices"]
+__all__ = ["MAX_BODY_BYTES", "TOO_LARGE", "encode", "encode_in_slices"]
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Bytes of the largest request body: a cell, its options and an environment."""
+
+TOO_LARGE = f"The request body is larger than {MAX_BODY_BYTES} bytes."
+"""The message about a larger one."""
 
 _ITEMS_AT_ONCE = 100
 _BYTES_AT_ONCE = 64 << 10

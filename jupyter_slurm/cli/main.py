@@ -89,11 +89,30 @@ To complete commands and names with Tab, add this line to ~/.bashrc or ~/.zshrc:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 after an error (on standard error), 2 for wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal may not be able to show all characters
+            stream.reconfigure(errors="backslashreplace")
     if "_ARGCOMPLETE" in os.environ:
         from jupyter_slurm.cli.arguments.completion import complete
 
         complete(lambda command: _parser(command)[1])
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            if sys.stdout:  # also after --help, which raises SystemExit
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `… | head`: the reader has gone, and the interpreter must not report it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        if (used := sys.modules.get("jupyter_slurm.client.clusters.cluster")) is not None:
+            used.close_client()
+
+
+def _run(words: list[str]) -> int:
     command = next((word for word in words if not word.startswith("-")), None)
     module, parser = _parser(command)
     if command is not None and command not in _COMMANDS:
@@ -115,14 +134,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.hint:
             print(printable(for_terminal(error.hint)), file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `… | head`: the reader has gone, and the interpreter must not report it at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    finally:
-        if (used := sys.modules.get("jupyter_slurm.client.clusters.cluster")) is not None:
-            used.close_client()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.client.clusters.cluster import every
+    from jupyter_slurm.client.clusters.cluster import every, is_local_id, local
     from jupyter_slurm.client.clusters.other_clusters import naming_others
     from jupyter_slurm.client.clusters.tunnel import open_host_tunnel, open_tunnel, tunnels
     from jupyter_slurm.client.render.terminal import printable
@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
             hint="Example: `jupyter slurm tunnel 12 8888`.",
         )
     if args.list or args.close:
-        opened = [one for each in every() if args.cluster in (None, each.name) for one in tunnels(each)]
+        name = local(args.cluster).name if args.cluster and is_local_id(args.cluster) else args.cluster
+        opened = [one for each in every() if name in (None, each.name) for one in tunnels(each)]
         if args.list:
             print("\n".join(printable(repr(one)) for one in opened) or "No tunnels.")
             return 0

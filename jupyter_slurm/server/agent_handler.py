@@ -17,8 +17,8 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import Operation
+from jupyter_slurm.agent.json_encoding import MAX_BODY_BYTES, TOO_LARGE
 from jupyter_slurm.client.event_loop import cancel_reader
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.server.agent_access import AgentAccess
@@ -155,7 +155,7 @@ class AgentHandler(ProblemHandler):
     def _read(self, operation: Operation) -> bytes:
         """Return the validated body: a body that is not valid or too large does not reach the agent."""
         if self._size > MAX_BODY_BYTES:
-            raise web.HTTPError(413, f"The request body is larger than {MAX_BODY_BYTES} bytes.")
+            raise web.HTTPError(413, TOO_LARGE)
         if operation.body_schema is None:
             return b""
         operation.read_body(bytes(self._body))

@@ -26,7 +26,7 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_slurm.agent.api.schema import Operation
-from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import AgentUnreachable, NotConnected, SlurmError, TransportError
 from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.problem_handler import ProblemHandler
@@ -178,7 +178,7 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
             began = clock()
             try:
                 code = await self._view(cluster, terminal)
-            except (NotConnected, OSError, TransportError) as error:
+            except (AgentUnreachable, NotConnected, OSError, TransportError) as error:
                 if isinstance(error, SlurmError) and error.details.get("why") == "no-session":
                     await self._end(str(error), 1)
                     return
@@ -202,9 +202,12 @@ class TerminalSocketHandler(WebSocketHandler, JupyterHandler):
 
     async def _view(self, cluster: str, terminal: str) -> int | None:
         """Return messages until the end of the terminal, and return its exit code, if it is known."""
+        from jupyter_slurm.client.clusters.cluster import is_local_id
         from jupyter_slurm.client.clusters.terminal import FrameReader, exit_code, resize_frame
 
         client = await self._access.client()
+        if not is_local_id(cluster):  # an agent that was started again does not know it
+            await asyncio.to_thread(client.post, "/v1/clusters", json={"profile": cluster})
         told: api.TerminalSocket = await asyncio.to_thread(client.post, f"{_path(cluster)}/{terminal}/attach")
         reader, writer = await asyncio.open_unix_connection(told["socket"])
         frames, text = FrameReader(), codecs.getincrementaldecoder("utf-8")("replace")

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.agent.hosting import agent_host
 from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent, serve_in_thread
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
+from jupyter_slurm.errors import AgentUnreachable, JobNotFound, SlurmError, UsageError
 
 JOBS = "/v1/clusters/local/jobs"
 
@@ -53,6 +54,19 @@ def test_errors_arrive_as_what_they_are(client: AgentClient) -> None:
     assert caught.value.hint == "Look."
     with pytest.raises(UsageError):
         client.post(JOBS, json={"key": "x"})
+
+
+def test_a_body_that_is_too_large_is_not_sent(client: AgentClient, core: Any) -> None:
+    """Check that the reason is the size, and not the end of the agent, which may close the connection first."""
+    large = {"key": "x" * MAX_BODY_BYTES}
+    for ask in (
+        lambda: client.post(JOBS, json=large),
+        lambda: list(client.post_events("/v1/clusters/local/login-commands", large)),
+    ):
+        with pytest.raises(SlurmError, match=f"larger than {MAX_BODY_BYTES} bytes"):
+            ask()
+    assert client.get(f"{JOBS}/12")
+    assert not core.calls
 
 
 def test_bytes_and_their_total(client: AgentClient) -> None:

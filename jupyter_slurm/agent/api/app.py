@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote_to_bytes
 from jupyter_slurm._version import __version__
 from jupyter_slurm.agent.api.http_server import Connection
 from jupyter_slurm.agent.api.schema import Document, Operation
-from jupyter_slurm.agent.json_encoding import encode, encode_in_slices
+from jupyter_slurm.agent.json_encoding import MAX_BODY_BYTES, TOO_LARGE, encode, encode_in_slices
 from jupyter_slurm.errors import SlurmError, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY_BYTES", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "create_app", "problem"]
 
 _log = logging.getLogger(__name__)
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of the largest request body: a cell, its options and an environment."""
 
 _DRAIN_FACTOR = 4  # times MAX_BODY: beyond this the connection is closed
 
@@ -51,7 +48,7 @@ _TITLES = {
     403: ("agent-refused", "The request is refused."),
     404: ("not-found", "There is nothing at this address."),
     405: ("method", "This address does not know that method."),
-    413: ("too-large", f"The request body is larger than {MAX_BODY_BYTES} bytes."),
+    413: ("too-large", TOO_LARGE),
     415: ("media-type", "The request body must be application/json."),
     421: ("agent-refused", "The request names another host."),
 }

@@ -236,11 +236,17 @@ class AgentServer:
         Creates the handler of a request.
     on_closed : callable
         Called with every connection that has ended.
+    connections : set
+        The open connections, which :meth:`close` closes, also those of a predecessor.
     """
 
-    def __init__(self, create_exchange: Callable[[Connection], Request], on_closed: Callable[[object], None]) -> None:
-        self.create_exchange, self.on_closed = create_exchange, on_closed
-        self.connections: set[Connection] = set()
+    def __init__(
+        self,
+        create_exchange: Callable[[Connection], Request],
+        on_closed: Callable[[object], None],
+        connections: set[Connection],
+    ) -> None:
+        self.create_exchange, self.on_closed, self.connections = create_exchange, on_closed, connections
         self.refused = RefusalCount()  # connections of other users
         self._listening: asyncio.Server | None = None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient, QueryParameters
+    from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient, HttpConnection, QueryParameters
     from jupyter_slurm.agent.client.request_forwarding import ForwardedAnswer
     from jupyter_slurm.agent.hosting.endpoint import Endpoint
     from jupyter_slurm.config import Settings
@@ -158,11 +158,15 @@ class AgentClient:
         return answer
 
     def post_events(self, path: str, json: Any) -> Iterator[tuple[str, Any]]:
-        """POST to a path, and yield the server-sent events of the answer, in this thread; never repeated."""
+        """POST to a path, and yield the server-sent events of the answer, in this thread.
+
+        Only connecting is repeated, never the request.
+        """
         from jupyter_slurm.agent.client.event_stream import post_events
+        from jupyter_slurm.agent.client.repetition import call_repeatedly
         from jupyter_slurm.agent.json_encoding import encode
 
-        return post_events(self._link().endpoint, path, encode(json))
+        return post_events(lambda: call_repeatedly(self._open_connection, False), path, encode(json))
 
     def get_bytes(
         self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT_S
@@ -311,6 +315,17 @@ class AgentClient:
         except LinkLost as error:
             if error.sent and lost is not None:
                 lost.append(error)
+            self._drop(wire)
+            raise
+
+    def _open_connection(self) -> HttpConnection:
+        """Return a new connection to the agent, for one stream."""
+        from jupyter_slurm.agent.client.client_errors import LinkLost
+
+        wire = self._link().wire
+        try:
+            return wire.open_connection()
+        except LinkLost:
             self._drop(wire)
             raise
 

@@ -16,6 +16,7 @@ __all__ = [
     "LinkLost",
     "as_error",
     "broken",
+    "check_size",
     "no_answer",
     "show_once",
     "show_warnings",
@@ -60,6 +61,15 @@ def broken(method: str, path: str) -> LinkLost:
         sent=True,
         hint="Check with `jupyter slurm jobs` or %squeue before you repeat it.",
     )
+
+
+def check_size(content: bytes | None) -> None:
+    """Refuse a body that the agent would refuse: it may close the connection while the body is sent."""
+    if content is not None:
+        from jupyter_slurm.agent.json_encoding import MAX_BODY_BYTES, TOO_LARGE  # imported with the encoder
+
+        if len(content) > MAX_BODY_BYTES:
+            raise SlurmError(TOO_LARGE, hint="Put large data into a file.")
 
 
 def stranger(uid: int | None) -> AgentRefused:

@@ -5,24 +5,25 @@ interrupted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.agent.client.client_errors import as_error, broken, too_slow
 from jupyter_slurm.agent.client.event_parser import EventParser
-from jupyter_slurm.agent.client.http_client import HttpConnection
 from jupyter_slurm.errors import from_problem
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.hosting.endpoint import Endpoint
+    from jupyter_slurm.agent.client.http_client import HttpConnection
 
 __all__ = ["post_events"]
 
 _SILENCE_TIMEOUT_S = 50.0  # seconds; the agent sends a heartbeat every 15 s
 
 
-def post_events(endpoint: Endpoint, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
+def post_events(connect: Callable[[], HttpConnection], path: str, content: bytes) -> Iterator[tuple[str, Any]]:
     """POST JSON, and yield events as (event, data) until the stream ends. Closing the iterator ends the request.
+
+    ``connect`` returns a new connection to the agent.
 
     Raises
     ------
@@ -31,7 +32,7 @@ def post_events(endpoint: Endpoint, path: str, content: bytes) -> Iterator[tuple
     AgentUnreachable
         The agent ended, or sends nothing any more.
     """
-    connection = HttpConnection(endpoint)
+    connection = connect()
     try:
         status, received, rest = connection.open_stream(path, content, _SILENCE_TIMEOUT_S)
         if status >= 400:

@@ -20,7 +20,15 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT_S, LinkLost, broken, no_answer, stranger, too_slow
+from jupyter_slurm.agent.client.client_errors import (
+    CONNECT_TIMEOUT_S,
+    LinkLost,
+    broken,
+    check_size,
+    no_answer,
+    stranger,
+    too_slow,
+)
 from jupyter_slurm.agent.hosting.endpoint import Endpoint
 from jupyter_slurm.transport.peer_credentials import is_same_user, peer_pid, peer_uid
 
@@ -95,6 +103,7 @@ class HttpConnection:
         more: Callable[[socket.socket], bytes],
     ) -> HttpAnswer:
         """Send the request and read the answer, whose beginning is read by ``more``."""
+        check_size(content)
         size = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         sock.sendall(f"{method} {target} HTTP/1.1\r\n{self._head}{size}\r\n".encode("latin-1") + (content or b""))
         received = b""
@@ -118,6 +127,7 @@ class HttpConnection:
 
         An answer that is complete, such as a refusal, is in the beginning.
         """
+        check_size(content)
         sock = self.connect()
         sock.settimeout(timeout)
         head = f"POST {path} HTTP/1.0\r\n{self._head}Content-Type: application/json\r\n"
@@ -232,6 +242,20 @@ class HttpClient:
             raise
         self._return_connection(connection)
         return answer
+
+    def open_connection(self) -> HttpConnection:
+        """Return a new connection to the same agent, which the caller closes.
+
+        Raises
+        ------
+        LinkLost
+            The agent has ended.
+        AgentRefused
+            The listener belongs to another user.
+        """
+        connection = HttpConnection(self._endpoint)
+        self._connected(connection)
+        return connection
 
     def close(self) -> None:
         """Close the idle connections now, and the others when they are returned."""

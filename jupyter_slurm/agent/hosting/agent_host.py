@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent.api.app import AccessCheck, create_app
-from jupyter_slurm.agent.api.http_server import AgentServer
+from jupyter_slurm.agent.api.http_server import AgentServer, Connection
 from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.agent.hosting import discovery, log_file
@@ -69,6 +69,7 @@ class AgentHost:
         self._last_request = time.monotonic()
         self._leadership: Leadership | None = None
         self._server: AgentServer | None = None
+        self._connections: set[Connection] = set()  # those of all its servers
         self._routes: Routes | None = None
         self._leaving = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
@@ -81,31 +82,36 @@ class AgentHost:
         LeaderElsewhere
             Another agent is the leader; nothing was started.
         """
-        leadership = await Leadership.acquire(self.settings)
+        self._leadership = await Leadership.acquire(self.settings)
         try:
             await self._core.start()
+        except BaseException:
+            self._leadership.release()
+            raise
+        try:
             self._document = load_document()
             self._routes = Routes(self._core, self._document, self.describe, self._on_stop)
-            await self._listen(leadership)
+            await self._listen()
         except BaseException:
-            leadership.release()
+            await self.stop()
             raise
         self._watcher = asyncio.ensure_future(self._watch())
         _log.info("agent %s leads (%s, pid %d)", _version.__version__, self.hosting, os.getpid())
 
-    async def _listen(self, leadership: Leadership) -> None:
+    async def _listen(self) -> None:
+        """Listen, and publish the record. After an error, :meth:`stop` closes what was opened."""
         assert self._routes is not None
-        kind = self.settings.agent_socket
+        assert self._leadership is not None
+        leadership, kind = self._leadership, self.settings.agent_socket
         listener = leadership.listen("tcp" if kind == "tcp" else "unix")
         port = leadership.port
         names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
         gate = AccessCheck(frozenset(names), leadership.secret)
         app = create_app(self._document, self._routes.answers(), gate, self._on_request)
-        server = AgentServer(app.create_exchange, self._routes.presence.remove_connection)
-        await server.listen(listener)
+        self._server = AgentServer(app.create_exchange, self._routes.presence.remove_connection, self._connections)
+        await self._server.listen(listener)
         machine = discovery.machine_identity()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
-        self._leadership, self._server = leadership, server
         self._prepare_validators()
 
     def _prepare_validators(self) -> None:
@@ -204,7 +210,8 @@ class AgentHost:
         self._server.stop()
         self._leadership.close()
         try:
-            await self._listen(await Leadership.acquire(self.settings))
+            self._leadership = await Leadership.acquire(self.settings)
+            await self._listen()
         except (AgentError, OSError) as error:
             _log.warning("another agent leads now, or none can: %s", error)
             self.leave()
@@ -234,12 +241,20 @@ def enter_server() -> None:
 
 
 async def serve_in_loop(settings: Settings, core: Core | None = None) -> AgentHost | None:
-    """Run an agent in the running loop; None if another agent is already the leader."""
+    """Run an agent in the running loop; None if another agent is already the leader.
+
+    Raises
+    ------
+    AgentError
+        The agent could not be started.
+    """
     host = AgentHost(settings, "server", core)
     try:
         await host.start()
     except LeaderElsewhere:
         return None
+    except OSError as error:
+        raise _not_started(error) from error
     _Server.task = asyncio.ensure_future(_wait_until_stopped(host))
     return host
 
@@ -273,12 +288,16 @@ def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: fl
     if isinstance(agent.error, LeaderElsewhere):
         return None
     if agent.error is not None:
-        raise AgentUnreachable(
-            f"The agent could not be started in this process: {agent.error}",
-            hint="See the error above. To run the agent as another process, set c.JupyterSlurm.agent_host = 'daemon'.",
-        ) from agent.error
+        raise _not_started(agent.error) from agent.error
     atexit.register(agent.stop)
     return agent
+
+
+def _not_started(error: BaseException) -> AgentUnreachable:
+    return AgentUnreachable(
+        f"The agent could not be started in this process: {error}",
+        hint="See the error above. To run the agent as another process, set c.JupyterSlurm.agent_host = 'daemon'.",
+    )
 
 
 class ThreadedAgent:

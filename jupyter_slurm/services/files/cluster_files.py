@@ -113,11 +113,12 @@ class ClusterFiles:
         if (action in ("rename", "copy")) != bool(to):
             raise UsageError(f"{action}: the new name is missing, or is one too many.", hint="Give a new name.")
         target = self._absolute(to) if to else ""
+        self._absolute(path)  # a path that is not valid starts no process
         asked = {"action": action, "path": path, "to": target, "home": self._location.home}
         helper: FileHelper | None = None
         if action != "mkdir":
             with contextlib.suppress(TransportError):
-                helper = await self._threads.call(self._start)
+                helper = await self._threads.call(self._start, FileHelper.close)
         answer, _ = await self._call(asked, helper=helper)
         return None if action == "delete" else entry_of(answer.get("entry"))
 
@@ -189,7 +190,7 @@ class ClusterFiles:
             self._idle.cancel()
         if self._helper is None or self._helper[0] != self._transport.generation:
             self._close()
-            helper = await self._threads.call(self._start)
+            helper = await self._threads.call(self._start, FileHelper.close)
             self._helper = (self._transport.generation, helper)
         helper, is_done = self._helper[1], False
         timeout = _CHANGE_TIMEOUT_S if "to" in asked else _ANSWER_TIMEOUT_S

@@ -178,6 +178,31 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
             assert client.info["pid"] == another.info["pid"]
 
 
+def test_after_kill_9_a_login_command_is_run_by_the_next_agent(daemon_settings: Settings, wait_for: Wait) -> None:
+    with AgentClient.connect(daemon_settings) as client:
+        cluster = client.post("/v1/clusters", json={"slurm_conf": "/nowhere/slurm.conf", "path": os.environ["PATH"]})
+
+        def kill() -> int:
+            pid: int = client.info["pid"]
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not _is_alive(pid), "the end of the agent")
+            return pid
+
+        def run() -> dict[str, Any]:
+            events = client.post_events(f"/v1/clusters/{cluster['id']}/login-commands", {"text": "exit 3\n"})
+            return dict(events)["end"]  # type: ignore[no-any-return]
+
+        first = kill()
+        assert run()["exit_code"] == 3
+        assert client.info["pid"] != first
+
+        second = kill()
+        with AgentClient.connect(daemon_settings) as another:  # starts an agent that does not know the cluster
+            assert another.info["pid"] != second
+            assert run()["exit_code"] == 3
+            assert client.info["pid"] == another.info["pid"]
+
+
 def test_many_threads_live_through_a_kill(daemon_settings: Settings) -> None:
     errors: list[BaseException] = []
     with AgentClient.connect(daemon_settings) as client:

@@ -9,8 +9,9 @@ import json
 import os
 import secrets
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -23,6 +24,7 @@ from jupyter_slurm.runner.login_node.files import DRAFT, LENGTHS
 from jupyter_slurm.services.files.answers import entries_of, error_of
 from jupyter_slurm.services.files.cluster_files import ClusterFiles
 from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.transport.local.streams import CommandStream
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 ODD = b"two\nlines \xff\xfe \x1b[31m 'q' $x"
@@ -362,6 +364,46 @@ async def test_an_end_of_the_process_keeps_the_old_file(files: ClusterFiles, tmp
     assert (await files.read("a", 0, 9))[0] == b"old", "a new process answers"
     await save(files, "a", b"w", draft=draft, offset=2)
     assert (tmp_path / "a").read_text() == "new"
+
+
+class HeldTransport(LocalTransport):
+    """Transport whose processes are returned only when ``release`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release, self.streams = threading.Event(), list[CommandStream]()
+
+    def pipe(self, argv: Sequence[str], timeout: float, **more: Any) -> Any:
+        self.streams.append(CommandStream(argv, None))
+        self.release.wait(60)
+        return self.streams[-1]
+
+
+@pytest.mark.parametrize("is_change", [False, True])
+async def test_a_request_that_is_cancelled_at_its_start_leaves_no_process(is_change: bool, tmp_path: Path) -> None:
+    transport = HeldTransport()
+    files = ClusterFiles(transport, ClusterLocation("here", "", "ana", str(tmp_path), "here", {}))
+    asked = asyncio.ensure_future(files.change("delete", "a") if is_change else files.describe("a"))
+    async with asyncio.timeout(60):
+        while not transport.streams:
+            await asyncio.sleep(0.01)
+        asked.cancel()
+        await asyncio.wait({asked})
+        transport.release.set()
+        while transport.streams[0]._process.poll() is None:
+            await asyncio.sleep(0.01)
+    assert asked.cancelled()
+    await files.stop()
+
+
+async def test_a_path_that_cannot_be_starts_no_process(tmp_path: Path) -> None:
+    transport = HeldTransport()
+    transport.release.set()
+    files = ClusterFiles(transport, ClusterLocation("here", "", "ana", str(tmp_path), "here", {}))
+    with pytest.raises(UsageError, match="NUL"):
+        await files.change("delete", "\0")
+    assert not transport.streams
+    await files.stop()
 
 
 async def test_a_file_that_grows_and_paths_that_cannot_be(files: ClusterFiles, tmp_path: Path) -> None:
