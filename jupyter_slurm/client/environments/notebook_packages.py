@@ -21,6 +21,9 @@ __all__ = ["imported_modules", "notebook_packages"]
 
 _MAX_NAMED: Final = 8
 _PYTHON_MAGICS: Final = frozenset({"sbatch", "srun", "remote", "time", "timeit", "capture", "prun"})
+_CELL_MAGIC: Final = re.compile(
+    r"(?:[ \t]*(?:#(?!!).*)?\n)*[ \t]*%%(?P<name>\S*).*\n?"
+)  # below blank lines and comments
 _OWN: Final = "jupyter_slurm"  # a cell on a node does not need it
 
 
@@ -87,11 +90,11 @@ def imported_modules(cells: Iterable[str]) -> set[str]:
 
 def _python_text(cell: str) -> str:
     """Return the Python text of a cell; empty: it holds another language."""
-    first, _, rest = cell.partition("\n")
-    if not first.startswith("%%"):
-        return cell
-    is_python = first[2:].split(" ")[0] in _PYTHON_MAGICS and not rest.startswith("#!")
-    return rest if is_python else ""
+    while found := _CELL_MAGIC.match(cell):  # a magic may run a cell that begins with another magic
+        cell = cell[found.end() :]
+        if found["name"] not in _PYTHON_MAGICS or cell.startswith("#!"):
+            return ""
+    return cell
 
 
 def _executed_cells() -> list[str]:

@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import tomllib
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from jupyter_slurm.client.images.python_packages import installed_packages
 from jupyter_slurm.client.render.terminal import printable
@@ -31,6 +32,17 @@ _HINT: Final = (
 # Lines that only this computer can install: files and folders, other files of requirements, editable packages.
 _LOCAL: Final = re.compile(
     r"(?:-e|-r|-c|--editable|--requirement|--constraint)\b|[./~]|[A-Za-z]:\\|file:|[^#]*@\s*file:|\S+\.(?:whl|zip|gz)\s*$"
+)
+# Fields of pyproject.toml that change which packages are installed, or where they come from.
+_TOOL_FIELDS: Final = {
+    "uv": ("sources", "index", "index-url", "extra-index-url", "find-links", "override-dependencies"),
+    "poetry": ("dependencies", "source"),
+    "pdm": ("source",),
+    "pixi": ("dependencies", "pypi-dependencies"),
+}
+_EXPORT: Final = (
+    "Use from=uv.lock, or export the packages (`uv export -o requirements.txt`, `poetry export -o requirements.txt`) "
+    "and use from=requirements.txt."
 )
 
 
@@ -99,9 +111,15 @@ def _of_this_python() -> PackageFiles:
 def _project_packages(text: str, name: str) -> str:
     """Return the dependencies of a pyproject.toml as lines of requirements."""
     try:
-        lines = tomllib.loads(text).get("project", {}).get("dependencies", [])
+        told = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(printable(f"{name} is not valid TOML: {error}."), hint="Correct the file.") from None
+    project = _table(told, "project")
+    _check_tools(_table(told, "tool"), name)
+    lines = project.get("dependencies", [])
+    if not lines:
+        why = "is made when the project is built" if "dependencies" in project.get("dynamic", ()) else "is empty"
+        raise UsageError(printable(f"The list of dependencies under [project] in {name} {why}."), hint=_EXPORT)
     if not isinstance(lines, list) or not all(isinstance(line, str) and "\n" not in line for line in lines):
         raise UsageError(
             printable(f"The dependencies under [project] in {name} are not a list of packages."),
@@ -110,6 +128,22 @@ def _project_packages(text: str, name: str) -> str:
     text = "".join(f"{line}\n" for line in lines)
     _check_lines(text, name)
     return text
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _check_tools(tools: Mapping[str, Any], name: str) -> None:
+    """Refuse a file of which only another program can tell the packages, or where they come from."""
+    for tool, fields in _TOOL_FIELDS.items():
+        for field in fields:
+            found = _table(tools, tool).get(field)
+            if found and (not isinstance(found, dict) or found.keys() - {"python"}):
+                raise UsageError(
+                    printable(f"{name} sets {field} under [tool.{tool}], which only {tool} can read."), hint=_EXPORT
+                )
 
 
 def _check_lines(text: str, name: str) -> None:

@@ -1,7 +1,8 @@
 """Inventory of images: in the shared folder, in Docker's stores of nodes, in folders of the site.
 
 A job that fetches or builds an image writes a note beside the image. For an image in the store of a node, the note is a
-hidden file. ``python image_notes.py list|remove`` prints JSON on the host of sbatch; the request is read from stdin.
+hidden file. ``python image_notes.py list|used|remove`` prints JSON on the host of sbatch. The request is read from
+stdin.
 
 Python 3.8+, standard library only.
 """
@@ -15,7 +16,7 @@ import pwd
 import runpy
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Iterator, cast
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, cast
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import ImageNote, ImageRemoval
@@ -160,6 +161,13 @@ def remove(images: Any, folder: str, name: str) -> ImageRemoval:
     return {"removed": removed, "nodes": nodes}
 
 
+def find_used(images: Any, folder: str, name: str, paths: Iterable[str]) -> list[str]:
+    """Return those paths that lead to an image of the folder, by whatever links."""
+    path = os.path.join(folder, images.file_name(name))
+    real = {os.path.realpath(path + kind) for kind in KINDS}
+    return [one for one in paths if os.path.realpath(one) in real]
+
+
 def _is_renewed(lock: str) -> bool:
     """Return whether a process holds a lock (``lock.py``). The lock file of a killed job stays, with its old time."""
     with contextlib.suppress(OSError):
@@ -189,6 +197,8 @@ def main() -> int:
     folder = images.folder_of(asked)
     if sys.argv[1:] == ["remove"]:
         answer: Any = remove(images, folder, asked["image"])
+    elif sys.argv[1:] == ["used"]:
+        answer = {"used": find_used(images, folder, asked["image"], asked["paths"])}
     else:
         shared = [one for place in asked.get("shared", ()) for one in of_site(os.path.expanduser(place))]
         answer = {"folder": folder, "images": [*list_images(folder), *shared][:_MAX_IMAGES]}

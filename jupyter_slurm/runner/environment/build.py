@@ -84,7 +84,9 @@ class Build:
             made = store.open_store(self._store)
             with images.ending_on_sigterm():
                 key = os.path.join(made, f"{self._wish['hash']}.lock")
-                with lock.held(key, self._is_present, self._wait):
+                with lock.held(key, self._is_present, self._wait) as is_ours:
+                    if is_ours:
+                        store.remove_incomplete(self._store, self._wish["hash"])
                     path = self._present() or self._make(made)
                     store.link(self._store, self._wish["name"], path)
         except OSError as error:

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import time
-from typing import Iterator, TypedDict
+from typing import Iterable, Iterator, TypedDict
 
 MADE = ".made"
 NOTE = "jupyter_slurm.json"
@@ -29,6 +29,7 @@ _MAX_ATTEMPTS = 6
 _MAX_TEXT = 3000  # characters
 _UNUSED_S = 14 * 86400.0  # seconds after which an environment without a name is removed; pending jobs may use it
 _LEFTOVERS = (".attempts", ".json")  # of builds that reached no index, and of requests that no command has read
+_LEFTOVER_FOLDERS = (".files.", ".removed.")  # of commands and removals that were killed
 _TEXTS = ("tool", "python", "source", "hash", "job", "driver", "failed_imports")
 _NUMBERS = ("made", "packages", "cuda", "min_driver")
 
@@ -98,10 +99,29 @@ def remove_unused(folder: str) -> None:
         path = os.path.join(folder, MADE, name)
         with contextlib.suppress(OSError):
             is_old = time.time() - os.lstat(path).st_mtime > _UNUSED_S
-            if is_old and _PLACE.fullmatch(name) and os.path.join(MADE, name) not in used:
+            is_unused = _PLACE.fullmatch(name) and os.path.join(MADE, name) not in used
+            if is_old and (is_unused or name.startswith(_LEFTOVER_FOLDERS)):
                 shutil.rmtree(path, ignore_errors=True)
             elif is_old and name.endswith(_LEFTOVERS):
                 os.unlink(path)
+
+
+def remove_incomplete(folder: str, request_hash: str) -> None:
+    """Remove the environments with a hash that killed builds have left. The caller holds the lock of the hash."""
+    used = {_target(folder, name) for name in _names(folder)}
+    for name in _names(os.path.join(folder, MADE)):
+        path = os.path.join(folder, MADE, name)
+        if not _PLACE.fullmatch(name) or name.partition(".")[0] != request_hash or os.path.join(MADE, name) in used:
+            continue
+        try:
+            os.lstat(os.path.join(path, NOTE))
+        except FileNotFoundError:
+            aside = os.path.join(folder, MADE, f".removed.{os.urandom(8).hex()}")
+            with contextlib.suppress(OSError):
+                os.rename(path, aside)  # a build that continues without its lock fails
+                shutil.rmtree(aside, ignore_errors=True)
+        except OSError:
+            pass  # the note cannot be read now
 
 
 def add_attempt(made: str, request_hash: str, place: str, index: str) -> list[tuple[str, str]]:
@@ -150,6 +170,13 @@ def list_environments(folder: str) -> Iterator[EnvironmentNote]:
             yield {"name": name, "path": path, **read_note(path)}
 
 
+def find_used(folder: str, name: str, paths: Iterable[str]) -> list[str]:
+    """Return those paths that lead to a named environment, by whatever links."""
+    target = _target(folder, name)
+    real = os.path.realpath(os.path.join(folder, target))
+    return [path for path in paths if target and os.path.realpath(path) == real]
+
+
 def remove(folder: str, name: str) -> list[str]:
     """Remove a name, and its environment unless another name leads to it; return the removed paths."""
     target = _target(folder, name) if NAME.fullmatch(name) else ""
@@ -187,8 +214,9 @@ def main() -> int:
     folder = str(asked["folder"])
     if sys.argv[1] == "link" and (path := find_created(folder, str(asked["hash"]))):
         link(folder, str(asked["name"]), path)
-    removed = remove(folder, str(asked["name"])) if sys.argv[1] == "remove" else []
-    json.dump({"environments": list(list_environments(folder)), "removed": removed}, sys.stdout)
+    used = find_used(folder, str(asked["name"]), asked["used"]) if sys.argv[1] == "remove" else []
+    removed = remove(folder, str(asked["name"])) if sys.argv[1] == "remove" and not used else []
+    json.dump({"environments": list(list_environments(folder)), "used": used, "removed": removed}, sys.stdout)
     return 0
 
 

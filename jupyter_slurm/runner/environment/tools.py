@@ -27,11 +27,16 @@ else:
 _CONDAS = ("micromamba", "mamba", "conda")
 _PLACES = ("~/.local/bin", "~/.cargo/bin", "~/bin", "~/miniforge3/bin", "~/mambaforge/bin", "~/miniconda3/bin")
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+# Phrases of the programs, and of curl and the resolver below them. Single words are also in names of packages.
 _NO_NETWORK = re.compile(
-    r"connection|name resolution|resolve host|timed? ?out|network|proxy|dns|"
-    r"error sending request",
+    r"connection (?:refused|reset|aborted|broken|closed|failed|error|timed out)|new ?connection"
+    r"|(?:connect|read) ?timeout|(?:operation|read|request) timed out|timeout was reached|network timeout"
+    r"|name resolution|resolve host|name or service not known|dns error|no route to host"
+    r"|network (?:is unreachable|connectivity)|max retries|error sending request|tcp connect error|remotedisconnected"
+    r"|(?:could not|couldn't|failed to|cannot) connect to|proxy ?error|proxy authentication",
     re.IGNORECASE,
 )
+_PROGRESS = ("Collecting ", "Downloading ", "Using cached ", "Requirement already ")
 _INDEX_OPTION = re.compile(r"^\s*(?:--index-url|--default-index|-i)[ =]\s*(\S+)", re.MULTILINE)
 _INDEX_VARIABLES = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_URL",)}
 _DEFAULT_INDEX = "https://pypi.org/simple"
@@ -124,7 +129,8 @@ def make(tool: str, wish: EnvironmentBuildPart, path: str, files: str) -> None:
         else:
             _make_by_pip(version, path, os.path.join(files, "requirements.txt"))
     except _Failed as error:
-        if _NO_NETWORK.search(error.output) and (index := _index(tool, wish)):
+        lines = (line for line in error.output.splitlines() if not line.startswith(_PROGRESS))
+        if any(map(_NO_NETWORK.search, lines)) and (index := _index(tool, wish)):
             raise IndexUnreached(str(error), index) from None
         raise RuntimeRefused(f"{error} Read the lines above.") from None
 

@@ -20,6 +20,7 @@ from jupyter_slurm.services.slurm.client import decode_output, printable
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.clusters.cluster import Cluster
+    from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
     from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["EnvironmentBuilds"]
@@ -109,22 +110,21 @@ class EnvironmentBuilds:
             There is no such environment, or a job uses it.
         """
         cluster = self._cluster(name)
-        found = [one for one in await self._query_remote(cluster, "list") if one["name"] == environment]
-        if not found:
-            raise UsageError(
-                f"There is no environment {printable(environment)} that a job has made.",
-                hint="List them with `%slurm env list`. Other environments are not removed.",
-            )
-        path = found[0]["path"]
-        used = [entry for entry in cluster.tracker.active() if entry.record and entry.record.environment]
-        jobs = [str(one.id) for one in used if path in _folders(one.record)]
-        if jobs:
+        active = [(str(entry.id or entry.key), entry.record) for entry in cluster.tracker.active()]
+        users = [(folder, job) for job, record in active for folder in _folders(record)]
+        answer = await self._ask(cluster, "remove", name=environment, used=sorted({folder for folder, _ in users}))
+        used = answer.get("used")
+        if jobs := [job for folder, job in users if isinstance(used, list) and folder in used]:
             raise UsageError(
                 f"The environment {printable(environment)} is in use by {_listed(jobs)}.",
                 hint="Wait for the end of the jobs, or cancel them.",
             )
-        answer = await self._ask(cluster, "remove", name=environment)
-        return {"removed": [printable(str(path)) for path in answer.get("removed", ())]}
+        if not (removed := answer.get("removed")) or not isinstance(removed, list):
+            raise UsageError(
+                f"There is no environment {printable(environment)} that a job has made.",
+                hint="List them with `%slurm env list`. Other environments are not removed.",
+            )
+        return {"removed": [printable(str(path)) for path in removed]}
 
     async def _query_remote(self, cluster: Cluster, action: str, **more: str) -> list[dict[str, Any]]:
         """Return the environments, after an action on the login node."""
@@ -132,7 +132,7 @@ class EnvironmentBuilds:
         entries = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
         return [one for one in entries if isinstance(one.get("name"), str) and isinstance(one.get("path"), str)]
 
-    async def _ask(self, cluster: Cluster, action: str, **more: str) -> Mapping[str, Any]:
+    async def _ask(self, cluster: Cluster, action: str, **more: object) -> Mapping[str, Any]:
         await cluster.submitter.prepare()
         argv = [_PYTHON, cluster.submitter.runner_path("environment/store.py"), action]
         asked = {"folder": environment_folder(cluster.location), **more}
@@ -150,8 +150,10 @@ class EnvironmentBuilds:
         return answer
 
 
-def _folders(record: Any) -> tuple[str | None, str | None]:
-    return record.environment.venv, record.environment.conda
+def _folders(record: JobRecordFile | None) -> list[str]:
+    """Return the environment that a job uses, if any."""
+    used = record.environment if record else None
+    return [folder for folder in (used.venv, used.conda) if folder] if used else []
 
 
 def _drivers(environments: list[dict[str, Any]]) -> dict[str, str]:

@@ -42,7 +42,7 @@ _ALTERNATIVES = {
 
 
 _NUMBERS: Final = {"size": 1 << 62, "made": 1e11}  # most bytes, and seconds since the epoch, that are shown
-_LISTS: Final = ("removed", "nodes")
+_LISTS: Final = ("removed", "nodes", "used")
 
 
 class ImageNote(TypedDict, total=False):
@@ -61,13 +61,14 @@ class ImageNote(TypedDict, total=False):
 
 
 class ImageNotes(TypedDict, total=False):
-    """Answer of ``runner/container/image_notes.py``: to ``list`` the first two fields, to ``remove`` the others."""
+    """Answer of ``runner/container/image_notes.py``: to ``list`` the first two fields, to ``used`` the last one."""
 
     folder: str
     images: Sequence[ImageNote]
     removed: Sequence[str]
     nodes: Sequence[str]
     error: str | None
+    used: Sequence[str]
 
 
 class TransferredFiles(TypedDict, total=False):
@@ -136,6 +137,8 @@ class Images:
                 f"The nodes of {name} do not see your home directory, which would hold the images.",
                 hint="Set image_dir under [container] in the profile of the cluster to a directory that the nodes see.",
             )
+        if is_kept and wish.get("replace"):
+            await self._check_unused(cluster, wish["name"])
         begun = [
             _PYTHON,
             "-u",
@@ -174,9 +177,16 @@ class Images:
         return {"folder": answer["folder"], "images": sorted(told, key=lambda one: -(one["made"] or 0.0))}
 
     async def remove(self, name: str, image: str) -> api.RemoveImageResponse:
-        """Remove an image from the folder of images; Docker's stores on nodes are out of reach."""
-        wanted = reference(image)
-        answer = await self._query_remote(self._cluster(name), "remove", image=wanted)
+        """Remove an image that no active job uses from the folder of images; Docker's stores are out of reach.
+
+        Raises
+        ------
+        UsageError
+            There is no such image, or a job uses or makes it.
+        """
+        wanted, cluster = reference(image), self._cluster(name)
+        await self._check_unused(cluster, wanted)
+        answer = await self._query_remote(cluster, "remove", image=wanted)
         if said := answer.get("error"):
             raise UsageError(
                 printable(f"The image {wanted} was not removed: {said}."), hint="Try again when that has ended."
@@ -185,7 +195,19 @@ class Images:
             raise UsageError(f"There is no image {wanted}.", hint="List your images with `%slurm image list`.")
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
-    async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> ImageNotes:
+    async def _check_unused(self, cluster: ImageCluster, wanted: str) -> None:
+        """Refuse an image that an active job uses, by its name or by its path."""
+        active = [(entry, entry.record.environment) for entry in cluster.tracker.active() if entry.record]
+        images = [(str(entry.id or entry.key), used.image) for entry, used in active if used and used.image]
+        paths = sorted({image for _, image in images if is_path(image)})
+        used = (await self._query_remote(cluster, "used", image=wanted, paths=paths))["used"] if paths else ()
+        if jobs := [job for job, image in images if printable(image) in used or _named(image) == wanted]:
+            raise UsageError(
+                f"The image {wanted} is in use by {'jobs' if len(jobs) > 1 else 'job'} {names(jobs)}.",
+                hint="Wait for the end of the jobs, cancel them, or give a new image another name.",
+            )
+
+    async def _query_remote(self, cluster: ImageCluster, subject: str, **more: object) -> ImageNotes:
         """Query on the login node: the nodes share the folder."""
         site = cluster.location.container
         asked = {"shared": list(site.get("shared", ())), **more}
@@ -222,6 +244,7 @@ def _checked(answer: object) -> ImageNotes | None:
         "images": images,
         "removed": texts["removed"],
         "nodes": texts["nodes"],
+        "used": texts["used"],
         "error": str(error) if error else None,
     }
 
@@ -297,7 +320,12 @@ def _is_meant(named: str | None, image: ImageNote) -> bool:
         return False
     if is_path(named):
         return bool(image.get("path")) and named.rstrip("/") == image["path"]
+    return not image.get("shared") and _named(named) == image["image"]
+
+
+def _named(image: str) -> str | None:
+    """Return the name of an image in a registry; None: it is a path, or no valid name."""
     try:
-        return not image.get("shared") and reference(named) == image["image"]
+        return reference(image)
     except UsageError:
-        return False
+        return None

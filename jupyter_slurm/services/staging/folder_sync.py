@@ -8,7 +8,7 @@ import json
 import os
 import posixpath
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from jupyter_slurm.domain import staging_rules
 from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultChoice
@@ -29,18 +29,15 @@ _MAX_LISTING_BYTES = 256 << 20  # bytes of the notes about a folder
 _VANISHED_EXIT_CODE = 24
 _MAX_OLD_FILES = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FILES}'
-_LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
+_ENTRIES = 'cd -- "$1" || exit; find . ! -type d -printf "%y %s %T@ %P\\0" 2>/dev/null; :'
 _TARGETS = 'cd -- "$1" || exit; find . -type l -printf "%P\\0%l\\0" 2>/dev/null; :'
-_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
+_FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%y %s %T@ %P\\0"'
 _MAKE_TEMPORARY = f'cd -- "$1" && mkdir -p -m 700 -- {staging_rules.TEMPORARY_FOLDER}'
 _REMOVE_TEMPORARY = (
     f'cd -- "$1" && rm -rf -- {staging_rules.TEMPORARY_FOLDER} && '
     f"{{ rmdir -- {staging_rules.PARTIAL_FOLDER_NAME} 2>/dev/null || :; }}"
 )
-# Earlier notes name folders, too.
-_REMOVE_SCRIPT = """
-cd -- "$1" && xargs -0 sh -c 'for path do [ -d "$path" ] && [ ! -L "$path" ] || rm -f -- "$path" || exit 1; done' sh
-"""
+_REMOVE_SCRIPT = 'cd -- "$1" && xargs -0 rm -f --'
 _ERASE_WARNING_SHARE = 1 / 8  # of the time after which files are erased
 
 
@@ -104,11 +101,11 @@ class FolderSync:
 
         ``accepted`` are files to copy back although they run by themselves.
         """
-        options = [*staging_rules.difference_options(tree.environments), *(["--checksum"] if by_content else [])]
+        options = [*staging_rules.difference_options(tree.excluded), *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
         changes, local = (
             staging_rules.parse_listing(done.stdout),
-            LocalSide(frozenset(tree.environments), tree.is_safe_link, accepted),
+            LocalSide(tree.excluded, tree.is_safe_link, accepted),
         )
         choice = await asyncio.to_thread(
             staging_rules.chosen, changes, base, tree.file_signature, is_pull=is_pull, local=local
@@ -178,9 +175,8 @@ class FolderSync:
         Reasons are a filter, or changes on both sides.
         """
         named = [word for name in NEVER_COPIED for word in ("-o", "-name", name)][1:]
-        found = (await self._run_rsync("read", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
-        there = (line.split(" ", 2) for line in found.split("\0") if line)
-        signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}
+        found = await self._run_rsync("read", _FILES, "(", *named, ")")
+        signs = await call_off_loop(_signatures, found.stdout)
         return not signs.items() <= (await self.base()).items()
 
     async def note(self, files: Mapping[str, FileSignature]) -> None:
@@ -201,16 +197,19 @@ class FolderSync:
                 "line `- NAME` for each into .rsync-filter of the folder.",
             )
 
-    async def remove_deleted(self, deleted: list[str]) -> None:
-        """Remove remote files that agreed on both sides and are gone locally; nothing behind a link."""
-        paths = [path for path in deleted if staging_rules.is_inside(path)]
-        if not paths:
-            return
-        found = (await self._run_rsync("read", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
-        links = {path.removeprefix("./") for path in found}  # a job may have replaced a folder with a link
-        kept = [path for path in paths if links.isdisjoint(_parents(path))]
-        names = "".join(f"./{path}\0" for path in kept)
-        await self._run_rsync("remove", _REMOVE_SCRIPT, stdin=names.encode("utf-8", "surrogateescape"))
+    async def remove_deleted(self, deleted: Mapping[str, FileSignature]) -> list[str]:
+        """Remove remote files that are gone locally; nothing behind a link.
+
+        ``deleted`` has their signatures when both sides agreed. Return the files that have changed since: a job has
+        written them, so they are kept.
+        """
+        if not deleted:
+            return []
+        remote = await call_off_loop(_signatures, (await self._run_rsync("read", _ENTRIES)).stdout)
+        found = [path for path in sorted(deleted) if path in remote and staging_rules.is_inside(path)]
+        removed = "".join(f"./{path}\0" for path in found if remote[path] == deleted[path])
+        await self._run_rsync("remove", _REMOVE_SCRIPT, stdin=removed.encode("utf-8", "surrogateescape"))
+        return [path for path in found if remote[path] != deleted[path]]
 
     async def expiring(self, expires: str, name: str) -> list[str]:
         """Return the files that the cluster of this name is about to erase, unchanged for the site's limit."""
@@ -257,10 +256,13 @@ def _remove_local_temporary(folder: str) -> None:
         os.rmdir(os.path.join(folder, staging_rules.PARTIAL_FOLDER_NAME))
 
 
-def _parents(path: str) -> Iterator[str]:
-    """Return the parent folders of a path."""
-    while path := posixpath.dirname(path):
-        yield path
+def _signatures(listing: bytes) -> dict[str, FileSignature]:
+    """Return the files and links of a listing of ``find`` by path."""
+    found = (line.split(" ", 3) for line in listing.decode("utf-8", "surrogateescape").split("\0") if line)
+    return {
+        path: FileSignature(int(size), -1 if kind == "l" else int(time.partition(".")[0]))
+        for kind, size, time, path in found
+    }
 
 
 def _size(count: int) -> str:

@@ -17,8 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from jupyter_slurm.domain import staging_rules
-from jupyter_slurm.domain.staging_rules import ResultChoice
+from jupyter_slurm.domain.staging_rules import ResultChoice, names
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -200,9 +199,14 @@ class Staging:
     async def _push(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         await self._transport.make_dir(sync.dest)
         tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
+        warnings = tree.warnings()
         if stage.delete:
-            await sync.remove_deleted([path for path in base if path not in tree.files and not tree.leaves_out(path)])
-            base = {path: sign for path, sign in base.items() if path in tree.files}
+            gone = {path for path in base if path not in tree.files and not tree.leaves_out(path)}
+            changed = await sync.remove_deleted({path: base[path] for path in gone})
+            base = {path: sign for path, sign in base.items() if path not in gone or path in changed}
+            if changed:
+                told = printable(names(changed))
+                warnings.append(f"Files in {sync.dest} that a job has changed were not deleted: {told}.")
         by_content = bool(stage.checksum)
         choice, listed, equal = await sync.choose(
             {} if by_content else base, tree, is_pull=False, by_content=by_content
@@ -214,13 +218,6 @@ class Staging:
         # Files that a filter leaves out are not noted as equal: a job may write files of the same names.
         known = {path: sign for path, sign in base.items() if path not in tree.files or path in listed}
         await sync.note({**known, **{path: sign for path, sign in tree.files.items() if path in equal}})
-        warnings = []
-        if tree.leading_out:
-            names = printable(staging_rules.names(tree.leading_out))
-            warnings.append(f"Links that lead out of {sync.source} were not copied: {names}.")
-        if tree.environments:
-            names = printable(staging_rules.names(sorted(tree.environments)))
-            warnings.append(f"Virtual environments were not copied: {names}. They work on this computer only.")
         if expires := self._location.storage.get("expires"):
             warnings += await sync.expiring(expires, self._location.id)
         return warnings

@@ -9,8 +9,9 @@ import stat
 from dataclasses import dataclass, field
 
 from jupyter_slurm.domain import untrusted_files
-from jupyter_slurm.domain.staging_rules import FileSignature, leads_out
+from jupyter_slurm.domain.staging_rules import FileSignature, leads_out, names
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.slurm.client import printable
 
 __all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source"]
 
@@ -88,12 +89,16 @@ def check_free_space(path: str, needed: int) -> None:
 
 @dataclass
 class FolderTree:
-    """Files and links below a folder by path, links that lead out, and virtual environments, which are not read."""
+    """Files and links below a folder by path, links that lead out, and folders that are left out.
+
+    These are virtual environments, and folders that the user may not read.
+    """
 
     path: str
     files: dict[str, FileSignature] = field(default_factory=dict)
     leading_out: list[str] = field(default_factory=list)
     environments: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, path: str) -> FolderTree:
@@ -106,8 +111,7 @@ class FolderTree:
         folders = [below]
         while folders:
             below = folders.pop()
-            with os.scandir(os.path.join(self.path, below)) as found:
-                items = list(found)
+            items = self._scan(below)
             if untrusted_files.environment_folders(f"x/{item.name}" for item in items):
                 if below:
                     self.environments.add(below)
@@ -122,6 +126,35 @@ class FolderTree:
                     folders.append(name)
                 elif item.is_symlink() or item.is_file(follow_symlinks=False):
                     self._add(name, item)
+
+    def _scan(self, below: str) -> list[os.DirEntry[str]]:
+        """Return the entries of a folder; none if it was removed meanwhile, or the user may not read it."""
+        path = os.path.join(self.path, below)
+        try:
+            with os.scandir(path) as found:
+                if not os.access(path, os.X_OK):
+                    raise PermissionError(errno.EACCES, "its files may not be read", path)
+                return list(found)
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            if not below:
+                raise
+            if isinstance(error, PermissionError):
+                self.unreadable.add(below)
+            return []
+
+    @property
+    def excluded(self) -> frozenset[str]:
+        """Return the folders that are not copied."""
+        return frozenset(self.environments | self.unreadable)
+
+    def warnings(self) -> list[str]:
+        """Return what of the folder is not copied, for the user."""
+        said = (
+            (f"Links that lead out of {self.path} were not copied: ", self.leading_out, "."),
+            ("Virtual environments were not copied: ", self.environments, ". They work on this computer only."),
+            (f"Folders in {self.path} that you may not read were not copied: ", self.unreadable, "."),
+        )
+        return [f"{begin}{printable(names(sorted(paths)))}{end}" for begin, paths, end in said if paths]
 
     def is_safe_link(self, name: str, target: str) -> bool:
         """Return whether a new link would stay in the folder, also if the links on its way are followed.
@@ -138,8 +171,8 @@ class FolderTree:
         return is_inside and not untrusted_files.is_never_copied_back(met) and not self.leaves_out(met)
 
     def leaves_out(self, path: str) -> bool:
-        """Return whether a path lies in a virtual environment of this folder."""
-        return untrusted_files.environment_of(path, self.environments) is not None
+        """Return whether a path lies in a folder that is not copied."""
+        return untrusted_files.environment_of(path, self.excluded) is not None
 
     def _add(self, name: str, item: os.DirEntry[str]) -> None:
         try:

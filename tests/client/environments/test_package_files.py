@@ -33,3 +33,26 @@ def test_files_of_this_computer_are_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "requirements.txt").write_text(f"--extra-index-url https://example.org/simple\nnumpy\n{line}\n")
     with pytest.raises(UsageError, match=r"Line 3 of requirements.txt"):
         read_packages(str(tmp_path / "requirements.txt"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.poetry.dependencies]\npython = '>=3.11'\nnumpy = '^2'", r"sets dependencies under \[tool.poetry\]"),
+        ("[project]\ndynamic = ['version', 'dependencies']", "is made when the project is built"),
+        ("[project]\nname = 'mine'", "is empty"),
+        ("[project]\ndependencies = ['a']\n[tool.uv.sources]\na = {git = 'https://x'}", r"sources under \[tool.uv\]"),
+        ("[project]\ndependencies = ['a']\n[[tool.uv.index]]\nurl = 'https://x'", r"index under \[tool.uv\]"),
+    ],
+)
+def test_a_project_whose_packages_another_program_tells_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(UsageError, match=said) as refused:
+        read_packages(str(tmp_path / "pyproject.toml"))
+    assert "from=uv.lock" in str(refused.value.hint)
+
+
+def test_settings_of_a_tool_that_change_no_package_are_no_obstacle(tmp_path: Path) -> None:
+    text = "[project]\ndependencies = ['a']\n[tool.poetry.dependencies]\npython = '>=3.11'\n[tool.uv]\nindex = []\n"
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert read_packages(str(tmp_path / "pyproject.toml")).files == {"requirements.txt": "a\n"}

@@ -39,3 +39,23 @@ def test_a_full_disk_is_named_and_nothing_is_left(disk: Path) -> None:
     assert "The disk is full, or your quota is used up" in done.stderr
     assert [path for path in disk.rglob("*") if not path.is_dir()] == []
     assert os.listdir(disk / "envs") == [".made"]
+
+
+def test_what_killed_builds_have_left_is_removed(tmp_path: Path) -> None:
+    """Incomplete environments of the same request at once; folders of commands after two weeks."""
+    made, mine, other = tmp_path / "envs/.made", "a" * 16, "b" * 16
+    for name in (f"{mine}.{'0' * 8}", f"{mine}.{'1' * 8}", f"{other}.{'0' * 8}", ".files.0", ".files.1"):
+        (made / name / "bin").mkdir(parents=True)
+    (made / f"{mine}.{'1' * 8}/jupyter_slurm.json").write_text('{"made": 1}')
+    os.utime(made / ".files.0", (1, 1))
+    program = tmp_path / "micromamba"
+    program.write_text(f'#!/bin/sh\nmkdir -p "$4/bin" && ln -s "{sys.executable}" "$4/bin/python"\n')
+    program.chmod(0o755)
+    wish = {"kind": "conda", "name": "mine", "hash": mine, "folder": str(tmp_path / "envs"), "tool": "micromamba"}
+    request = made / ".request.json"
+    request.write_text(json.dumps({**wish, "replace": True, "source": "x", "files": {"environment.yml": ""}}))
+    argv, env = [sys.executable, "-u", BUILD, "--login", str(request)], {**os.environ, "PATH": f"{tmp_path}:/bin"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr
+    new = os.path.basename(os.readlink(tmp_path / "envs/mine"))
+    assert set(os.listdir(made)) == {new, f"{mine}.{'1' * 8}", f"{other}.{'0' * 8}", ".files.1"}
