@@ -34,6 +34,14 @@ def identity(data: api.Job) -> str:
     return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
 
 
+def _with(jobs: dict[str, api.Job], data: api.Job) -> dict[str, api.Job]:
+    """Return the jobs with one of them new or changed; a job that Slurm queued again has another time of submission."""
+    if not data.get("key"):
+        same = {name for name, job in jobs.items() if job.get("id") == data.get("id") and not job.get("key")}
+        jobs = {name: job for name, job in jobs.items() if name not in same or job.get("finished")}
+    return {**jobs, identity(data): data}
+
+
 def cluster_feed(cluster: Cluster) -> JobFeed:
     """Return the only feed of a cluster."""
     with _lock:
@@ -87,7 +95,7 @@ class JobFeed:
 
     def apply_job(self, data: api.Job) -> None:
         """Store an API object of a job."""
-        self.jobs[identity(data)] = data
+        self.jobs = _with(self.jobs, data)
         self._notify()
 
     async def _run(self) -> None:
@@ -112,18 +120,19 @@ class JobFeed:
             await asyncio.sleep(delays.next())
 
     async def _delayed_refresh(self, on_event: Mapping[str, api.Job]) -> None:
-        """Request all jobs once the stream is open; objects from the stream are newer."""
+        """Request all jobs once the stream is open, until an answer comes; objects from the stream are newer."""
         await asyncio.sleep(_STREAM_OPEN_S)
-        try:
-            found = await asyncio.to_thread(self._request_jobs)
-        except NotConnected as error:
-            self._troubled(f"{error.message} {error.hint}")
-        except SlurmError as error:
-            self._troubled(error.message)
-        else:
-            self.trouble = ""
-            self._apply_jobs(found, on_event)
-            self._notify()
+        delays = RetryDelays(*_RETRY_DELAYS_S)
+        while True:
+            try:
+                found = await asyncio.to_thread(self._request_jobs)
+                break
+            except SlurmError as error:
+                self._troubled(f"{error.message} {error.hint}" if isinstance(error, NotConnected) else error.message)
+            await asyncio.sleep(delays.next())
+        self.trouble = ""
+        self._apply_jobs(found, on_event)
+        self._notify()
 
     def _request_jobs(self) -> list[api.Job]:
         asked: dict[str, str | int] = {"state": "all", "finished": _FINISHED_JOBS}
@@ -131,7 +140,10 @@ class JobFeed:
         return found
 
     def _apply_jobs(self, matches: list[api.Job], on_event: Mapping[str, api.Job]) -> None:
-        self.jobs = {**{identity(data): data for data in matches}, **on_event}
+        jobs = {identity(data): data for data in matches}
+        for data in on_event.values():
+            jobs = _with(jobs, data)
+        self.jobs = jobs
 
     def _troubled(self, message: str) -> None:
         self.trouble = message

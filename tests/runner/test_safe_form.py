@@ -69,7 +69,11 @@ def test_tables_of_pandas_come_back_as_they_were() -> None:
         pandas.testing.assert_frame_equal(table, there_and_back(table))
     series = pandas.Series([1, 2], name=("a", 1), index=[3, 4])
     pandas.testing.assert_series_equal(series, there_and_back(series))
-    for other in (pandas.DataFrame({"a": pandas.Categorical(["x"])}), frame.set_index(["a", "b"]), frame.index):
+    numbers = pandas.Categorical([1, 2])
+    others = [pandas.DataFrame({"a": pandas.Categorical(["x"])}), frame.set_index(["a", "b"]), frame.index]
+    others += [pandas.DataFrame({"a": numbers}), pandas.Series(numbers), pandas.Series([1, 2], index=numbers)]
+    others += [pandas.DataFrame([[1, 2]], columns=numbers), pandas.Series(pandas.arrays.SparseArray([0.0, 1.0]))]
+    for other in others:
         with pytest.raises(safe_form.NoSafeForm):
             safe_form.encode(other)
 
@@ -96,7 +100,7 @@ def _circle() -> list[Any]:
     "value",
     [
         *(_twice(), _deep(), _circle(), object(), len, type("Own", (dict,), {})(), np.array([object()])),
-        *(np.ma.array([1]), np.zeros(2, [("a", "i4")]), [1, object()], {"a": range(3)}),
+        *(np.ma.array([1]), np.zeros(2, [("a", "i4")]), [1, object()], {"a": range(3)}, np.str_(""), np.bytes_(b"")),
     ],
     ids=lambda value: type(value).__name__,
 )

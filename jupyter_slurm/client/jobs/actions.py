@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
+from jupyter_slurm.client.render.job_card import is_finished
 from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned, stage_notes
 from jupyter_slurm.errors import JobError, from_problem
 
@@ -116,8 +117,10 @@ class JobActionsMixin:
     def _apply_data(self, data: api.Job) -> None:
         """Store the latest answer of the agent."""
         self._data, self._updated_at = data, time.monotonic()
-        if self._follower is not None:
-            self._follower.apply_job(self._data)
+        if self._follower is not None and self._follower.ended.is_set() and not is_finished(data):
+            self._follower = None  # the job was requeued: a new follower starts at the beginning
+        elif self._follower is not None:
+            self._follower.apply_job(data)
 
 
 def copy_back(cluster: Cluster, reference: str, also: Iterable[str] = ()) -> api.Job:

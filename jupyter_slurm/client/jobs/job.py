@@ -129,10 +129,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     def refresh(self) -> Job:
         """Request the current state from the agent."""
-        self._data = self._cluster.client.get(self._path())
-        self._updated_at = time.monotonic()
-        if self._follower is not None and self._follower.ended.is_set() and not is_finished(self._data):
-            self._follower = None  # the job was requeued: a new follower starts at the beginning
+        self._apply_data(self._cluster.client.get(self._path()))
         return self
 
     def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
@@ -177,15 +174,12 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         """Cancel the job, or send it a signal (``"USR1"``, ``10``) as scancel(1) does."""
         body = {"signal": None if signal is None else str(signal).upper()}
         try:
-            self._data = self._cluster.client.post(self._path("cancel"), json=body)
+            self._apply_data(self._cluster.client.post(self._path("cancel"), json=body))
         except KeyboardInterrupt:
             raise interrupts.WaitInterrupted(
                 f"Interrupted: it is unknown whether Slurm received the command. {self.title} may still be "
                 "running. Use job.refresh() to check."
             ) from None
-        self._updated_at = time.monotonic()
-        if self._follower is not None:
-            self._follower.apply_job(self._data)
         return self
 
     def resubmit(self, **options: Any) -> Job:
@@ -349,14 +343,20 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         for shown in self._views:
             shown.finish()
         heard = follower.printed("stderr") if echo or live_view.is_under_cell(self._views) else ""
+        failed: JobFailed | JobEndUnknown | None = None
         try:
             if check:
                 self.raise_for_state()
         except (JobFailed, JobEndUnknown) as error:
-            heard += str(error.details["log"])
-            raise self._without_shown_log(error, follower, echo=echo) from None
-        finally:
+            failed, heard = error, heard + str(error.details["log"])
+        try:
             self._restore_variables(heard, is_requested=is_requested)
+        except SlurmError as error:
+            if failed is None:
+                raise
+            sys.stderr.write(printable(str(error)) + "\n")
+        if failed is not None:
+            raise self._without_shown_log(failed, follower, echo=echo)
         return self
 
     def _without_shown_log(
@@ -370,14 +370,14 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     def _restore_variables(self, printed: str, *, is_requested: bool = False) -> None:
         """Store the returned variables, once, and report missing ones unless already reported; not for arrays."""
-        wanted, self._listener = self._listener, None
+        wanted = self._listener
         if wanted is not None and not self._data.get("tasks"):
             with contextlib.suppress(JobOutputMissing):
                 wanted(dict(self.outputs))
-                if is_requested and self.outputs.is_single:
-                    return  # the caller of `result` gets the reason as an error
-                for said in self.outputs.troubles(printed):
-                    sys.stderr.write(printable(said) + "\n")
+                if not (is_requested and self.outputs.is_single):  # the caller of `result` gets the reason as an error
+                    for said in self.outputs.troubles(printed):
+                        sys.stderr.write(printable(said) + "\n")
+        self._listener = None  # after an error or an interrupt, the next wait tries again
 
     @property
     def _reference(self) -> str:

@@ -30,10 +30,10 @@ _WAIT_STEP_S = 0.5  # interval of the deadline check; an interrupt takes effect 
 class WaitMixin(Protocol):
     """Interface of an awaited object: :class:`jupyter_slurm.client.jobs.job.Job`."""
 
+    _data: api.Job
+
     @property
     def title(self) -> str: ...
-    @property
-    def data(self) -> api.Job: ...
     def cancel(self) -> Any: ...
 
 
@@ -77,13 +77,14 @@ def wait_and_print(
                 left = _WAIT_STEP_S if deadline is None else min(_WAIT_STEP_S, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(
-                        f"{job.title} has not ended after {timeout:g} s: {job.data['state']}. It keeps running."
+                        f"{job.title} has not ended after {timeout:g} s: {follower.data['state']}. It keeps running."
                     )
                 if printer is None:
                     follower.ended.wait(left)
                 else:
                     printer.print_for(left)
     except KeyboardInterrupt:
+        job._data = follower.data  # a request could fail now
         raise (on_interrupt or interrupted)(job) from None
 
 
@@ -174,7 +175,7 @@ class _echo:  # noqa: N801  used like contextlib's own
 
 def interrupted(job: WaitMixin) -> WaitInterrupted:
     """Decide about the job after an interrupt, and report the decision."""
-    if is_finished(job.data):
+    if is_finished(job._data):
         return WaitInterrupted(f"Stopped waiting. {job.title} has ended. Its results are still being copied back.")
     choice, why = settings().on_interrupt, "setting on_interrupt"
     if choice == "ask":
@@ -182,7 +183,7 @@ def interrupted(job: WaitMixin) -> WaitInterrupted:
     if choice == "keep":
         return WaitInterrupted(
             f"Stopped waiting. {job.title} keeps running ({why}). job.wait() waits again, job.cancel() cancels it. "
-            f"Its job ID is {job}."
+            f"Its job ID is {job if job._data.get('id') else 'not known yet'}."
         )
     try:
         job.cancel()

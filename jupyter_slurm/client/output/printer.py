@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Printer"]
 
 _TAIL_CHARACTERS = 1000  # characters shown from the end of a truncated output
+_MAX_OVERWRITTEN = 64  # times the limit: most characters that are printed, overwritten ones included
 _CLEARS = (CLEAR.encode("ascii"), CLEAR_LATER.encode("ascii"))
 _CLEAR = re.compile(b"|".join(map(re.escape, _CLEARS)))
+_PIECE = re.compile(r"\r+|\n|[^\r\n]+")
 _published: set[str] = set()  # display ids that this kernel has used
 
 
@@ -32,11 +34,36 @@ class _Text:
     def __init__(self) -> None:
         self.waiting = bytearray()
         self.position = 0  # bytes
-        self.displayed = 0  # characters
         self.is_full = False  # no more text is printed until a clear
         self.omitted = 0  # characters, or bytes of unread output
         self._held = b""
         self._filter = IncrementalFilter()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the printed text."""
+        self.is_full, self.omitted = False, 0
+        self._visible = self._line = self._printed = 0  # characters: visible, before the last line, and printed
+        self._is_returned = False  # the next character overwrites the last line
+
+    def fit(self, text: str, limit: int) -> int:
+        """Count a text to print; return how many characters of it fit. A progress bar overwrites its own line."""
+        room = _MAX_OVERWRITTEN * limit - self._printed
+        self._printed += len(text)
+        for piece in _PIECE.finditer(text):
+            if piece[0][0] == "\r":
+                self._is_returned = True
+                continue
+            is_newline = piece[0] == "\n"
+            if self._is_returned and not is_newline:
+                self._visible = self._line
+            self._is_returned = False
+            self._visible += len(piece[0])
+            if self._visible > limit:
+                return min(room, piece.end() - (self._visible - limit))
+            if is_newline:
+                self._line = self._visible
+        return min(room, len(text))
 
     def read_until(self, until: int | None) -> Iterator[str | bool]:
         """Yield the text up to a place in the stream (None: all); at a clear, yield whether it waits for new output."""
@@ -77,9 +104,9 @@ class Printer:
     scope : str
         Namespace of display ids: the cells of one process share it.
     limit : int
-        Characters of each stream to print.
+        Visible characters of each stream to print.
     display_limit : int
-        Bytes of figures and tables to show.
+        Bytes of figures and tables to show at a time.
     """
 
     def __init__(self, follower: Follower, shell: Any, scope: str, limit: int, display_limit: int) -> None:
@@ -89,6 +116,7 @@ class Printer:
         self._texts = {stream: _Text() for stream in STREAMS}
         self._messages = DisplayMessages()
         self._waiting: list[tuple[DisplayMessage, int]] = []  # displays whose preceding text has not arrived yet
+        self._sizes: dict[str | None, int] = {}  # bytes of the shown displays by display id
         self._omitted = 0
 
     def __enter__(self) -> Printer:
@@ -156,20 +184,20 @@ class Printer:
                 self._write(stream, part)
             elif stream == STREAMS[0]:  # a clear affects all streams; one of them reports it
                 for text in self._texts.values():
-                    text.displayed, text.is_full, text.omitted = 0, False, 0
+                    text.clear()
+                self._sizes, self._omitted = {}, 0
                 self._publisher.clear_output(wait=part)
 
     def _write(self, stream: str, text: str) -> None:
-        shown = self._texts[stream].displayed
         if not text:
             return
-        self._texts[stream].displayed += len(text)
+        fitting = self._texts[stream].fit(text, self._limit)
         target = sys.stderr if stream == "stderr" else sys.stdout
-        target.write(text[: self._limit - shown])
+        target.write(text[:fitting])
         target.flush()
-        if shown + len(text) > self._limit:
+        if fitting < len(text):
             self._texts[stream].is_full = True
-            self._texts[stream].omitted = shown + len(text) - self._limit
+            self._texts[stream].omitted = len(text) - fitting
             path = self._follower.data.get(stream)
             sys.stderr.write(f"\n… the rest of {stream} is not shown; the whole output is in {path}\n")
 
@@ -177,13 +205,16 @@ class Printer:
         output = DisplayedOutput.from_message(message, size, 0, self._follower.timeline.screen)
         if message.get("type") not in ("display", "update") or output is None:
             return
-        self._display_limit -= size
-        if self._display_limit < 0:
+        is_update = message["type"] == "update"
+        before = self._sizes.get(output.id, 0)
+        replaced = before if is_update and output.id else 0
+        if sum(self._sizes.values()) - replaced + size > self._display_limit:
             self._omitted += 1
             return
+        self._sizes[output.id] = before - replaced + size
         name = f"jupyter-slurm-{self._scope}-{output.id}" if output.id else None
         # A display of another notebook, or of an earlier kernel, cannot be changed from this kernel: it is shown again.
-        is_update = message["type"] == "update" and name in _published
+        is_update = is_update and name in _published
         if name is not None:
             _published.add(name)
         transient = {} if name is None else {"display_id": name}

@@ -34,6 +34,7 @@ FORMAT = 1
 CLEAR, CLEAR_LATER = "\x1b[2J\x1b[H", "\x1b[02J\x1b[H"
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_UPDATES_SHARE = 0.5  # of a record: the rest is left to other figures, although a progress bar runs for days
 
 _METHODS = {
     "text/html": "_repr_html_",
@@ -56,7 +57,8 @@ class DisplayRecord:
         self._lock = threading.RLock()
         self._file = -1
         self._size = 0
-        self._is_full = False
+        self._updated = 0  # bytes of updates
+        self._is_full = self._has_dropped_updates = False
         self._has_shown = False
         self.printed = _printed  # position of the text streams; by default of the files of this process
 
@@ -103,10 +105,14 @@ class DisplayRecord:
         try:
             if self._file < 0:
                 self._open()
-            if self._size + len(line) <= MAX_RECORD_BYTES:
+            is_update = message.get("type") == "update"
+            if is_update and self._updated + len(line) > MAX_RECORD_BYTES * _UPDATES_SHARE:
+                self._drop_updates()
+            elif self._size + len(line) <= MAX_RECORD_BYTES:
                 self._write(line)
+                self._updated += len(line) if is_update else 0
                 return True
-            if not self._is_full:
+            elif not self._is_full:
                 self._is_full = True
                 self._write(_line({"type": "full"}))
                 sys.stderr.write(
@@ -117,6 +123,15 @@ class DisplayRecord:
                 self._is_full = True
                 sys.stderr.write(f"Figures and tables of this cell could not be kept: {error}.\n")
         return False
+
+    def _drop_updates(self) -> None:
+        if not self._has_dropped_updates:
+            self._has_dropped_updates = True
+            size = _size(int(MAX_RECORD_BYTES * _UPDATES_SHARE))
+            sys.stderr.write(
+                f"No more updates of figures and progress bars are kept: {self._path} has {size} of them. New figures "
+                "are kept.\n"
+            )
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

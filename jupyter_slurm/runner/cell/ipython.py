@@ -27,7 +27,8 @@ from traitlets.config import Config
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import MimeBundle, Transient
 
-_PICTURE_INTERVAL_S = 0.25  # seconds
+_PICTURE_INTERVALS_S = 0.25, 60.0  # seconds between two pictures of a widget: shortest, and longest
+_PICTURE_SHARE = 1 / 200  # of the time for which a cell has run: the interval after it
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -67,12 +68,17 @@ class Widgets:
         self.record = record
         self._lock = threading.RLock()
         self._shown: dict[str, tuple[Any, str]] = {}  # display id: widget and its last recorded picture
-        self._next = 0.0
         self._later: threading.Timer | None = None
+        self.start_cell()
         with contextlib.suppress(ImportError):
             comm: Any = importlib.import_module("comm")
             watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.record_changes()})
             comm.create_comm = lambda *args, **named: watched(*args, **named)
+
+    def start_cell(self) -> None:
+        """Record changes often again, because a cell begins."""
+        with self._lock:
+            self._began, self._next = time.monotonic(), 0.0
 
     def show(self, data: MimeBundle) -> None:
         """Record a widget, given the MIME bundle that a front end would get."""
@@ -85,7 +91,7 @@ class Widgets:
             self.record_changes(now=True)
 
     def record_changes(self, now: bool = False) -> None:
-        """Record changes, a few times a second at most."""
+        """Record changes, a few times a second at most, and once a minute when the cell has run for hours."""
         with self._lock:
             wait = self._next - time.monotonic()
             if self._shown and wait > 0 and not now:
@@ -101,7 +107,9 @@ class Widgets:
                     self._shown[name] = (widget, picture)
                     data = {"text/plain": repr(widget), "text/html": picture}
                     self.record.show(data, {}, name, bool(before))
-            self._next = time.monotonic() + _PICTURE_INTERVAL_S
+            shortest, longest = _PICTURE_INTERVALS_S
+            interval = (time.monotonic() - self._began) * _PICTURE_SHARE
+            self._next = time.monotonic() + min(longest, max(shortest, interval))
 
 
 def _picture(widget: Any) -> str:
@@ -235,6 +243,7 @@ def run(shell: Any, source: str, filename: str) -> BaseException | None:
     """Run a cell as a notebook does. Return the exception that ended it early; errors are already shown."""
     number = re.search(r"\d+", filename)
     shell.compile.cell = filename
+    shell.display_pub.widgets.start_cell()
     shell.execution_count = int(number[0]) if number else 1
     result = shell.run_cell(source, store_history=True)
     shell.display_pub.widgets.record_changes(now=True)

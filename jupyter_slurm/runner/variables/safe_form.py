@@ -151,7 +151,7 @@ class _Encoder:
         return None
 
     def _array(self, array: Any) -> Any:
-        if array.dtype.kind not in _KINDS or not array.dtype.itemsize or array.dtype.metadata:
+        if not _is_plain(array.dtype):
             raise NoSafeForm(f"an array of {array.dtype}")
         self._check(array.nbytes)  # before the copy of an array that is not contiguous
         order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
@@ -160,7 +160,7 @@ class _Encoder:
         return ["a", array.dtype.str, list(array.shape), order, self._buffer(data)]
 
     def _scalar(self, scalar: Any) -> Any:
-        if scalar.dtype.kind not in _KINDS or type(scalar) is not scalar.dtype.type:
+        if not _is_plain(scalar.dtype) or type(scalar) is not scalar.dtype.type:
             raise NoSafeForm(type(scalar).__name__)
         return ["n", scalar.dtype.str, scalar.tobytes().hex()]
 
@@ -204,7 +204,14 @@ class _Encoder:
         if kind in _EXTENSIONS:
             gaps = column.isna()
             return ["e", kind, [None if gap else self.form(part) for part, gap in zip(column.astype(object), gaps)]]
+        if not isinstance(column.dtype, import_module("numpy").dtype):  # its values would be those of another dtype
+            raise NoSafeForm(f"a column of {kind}")
         return self._array(column.to_numpy())
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Return whether the name of a dtype of NumPy says all about it; that of an empty text does not."""
+    return dtype.kind in _KINDS and bool(dtype.itemsize) and not dtype.metadata
 
 
 def decode(pieces: list[Any]) -> Any:

@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import logging
+import math
 import re
 import tarfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -37,7 +38,7 @@ from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, u
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["COLUMNS", "cancelled", "first_failed", "load", "save", "tasks_to_api", "values"]
+__all__ = ["COLUMNS", "cancelled", "first_failed", "load", "read_vanished", "save", "settle", "tasks_to_api", "values"]
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
         records = {}
     missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
     if missing and entry.kind == "python" and (entry.is_finished or not entry.slurm.tasks):
-        records |= await _markers(transport, entry.folder, number, missing)
+        records |= await _markers(transport, entry, missing)
     for task, record in records.items():
         if _is_open(entry, task):
             entry.slurm.tasks[task] = record
@@ -218,16 +219,62 @@ def _record(number: int, row: _TaskRow) -> JobRecord:
     )
 
 
-async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: set[int]) -> dict[int, JobRecord]:
-    """Read the runner's end markers of these tasks."""
+async def read_vanished(transport: Transport, entry: TrackedJob, rows: Sequence[JobRecord]) -> bool:
+    """Note the tasks without a known end that an answer of the queue does not show, and read their end markers once.
+
+    Return whether an end was found.
+    """
+    missing, known = _unlisted(entry, rows), entry.slurm.vanished
+    if new := missing - known.keys():
+        await load(transport, entry)
+        is_cell = entry.kind == "python"
+        entry.slurm.tasks |= await _markers(transport, entry, new - _ended(entry)) if is_cell else {}
+        missing -= _ended(entry)
+    entry.slurm.vanished = {task: known.get(task, 0.0) for task in missing}
+    return not new <= missing
+
+
+def settle(entry: TrackedJob, told: Iterable[JobRecord], now: float, lag: float) -> None:
+    """Take the ends of vanished tasks from an answer of accounting, which may learn of an end ``lag`` seconds later."""
+    slurm = entry.slurm
+    ends = [row for row in told if row.id.task in slurm.vanished and row.state.is_finished]
+    slurm.take_rows([*ends, *slurm.rest])
+    for task in [task for task, at in slurm.vanished.items() if at <= now]:
+        is_last = not lag or slurm.vanished[task] > 0
+        slurm.vanished[task] = math.inf if is_last else now + lag
+        seen = slurm.tasks.get(task)
+        if is_last and seen is not None:  # one that waited may have been cancelled, and has no end then
+            del slurm.tasks[task]
+            if not seen.state.is_pending:
+                slurm.tasks[task] = replace(seen, state=UNKNOWN)
+
+
+def _ended(entry: TrackedJob) -> set[int]:
+    return {task for task, row in entry.slurm.tasks.items() if row.state.is_finished}
+
+
+def _unlisted(entry: TrackedJob, rows: Sequence[JobRecord]) -> set[int]:
+    """Return the tasks, seen or requested, without a known end that an answer of the queue does not show."""
+    waiting = [row.tasks for row in rows if row.id.task is None and row.tasks is not None]
+    is_cut = any(tasks.truncated for tasks in waiting)  # it may stand for any task that has not started
+    tasks = {task for task, row in entry.slurm.tasks.items() if not (is_cut and row.state.is_pending)}
+    requested = None if is_cut else entry.all_tasks
+    if requested is not None and not requested.truncated and requested.count() <= MAX_EXPANDED_TASKS:
+        tasks.update(requested.tasks())
+    tasks -= {row.id.task for row in rows} | _ended(entry)
+    return {task for task in tasks if not any(task in shown for shown in waiting)}
+
+
+async def _markers(transport: Transport, entry: TrackedJob, tasks: set[int]) -> dict[int, JobRecord]:
+    """Read the runner's end markers of these tasks; a marker of a run before a requeue is left out."""
+    folder, seen = entry.folder, entry.slurm.tasks
+    if folder is None or entry.id is None or not tasks:
+        return {}
     try:
-        names = [
-            name for name in await transport.list_dir(folder.path) if (m := _END.fullmatch(name)) and int(m[1]) in tasks
-        ]
+        listed = await transport.list_dir(folder.path)
+        names = [name for name in listed if (m := _END.fullmatch(name)) and int(m[1]) in tasks]
         sizes = await transport.stat_all([folder.file(name) for name in names])
-        small = [
-            n for n in names if (stat := sizes.get(folder.file(n))) is not None and stat.size <= _MAX_END_MARKER_BYTES
-        ]
+        small = [n for n in names if (stat := sizes.get(folder.file(n))) and stat.size <= _MAX_END_MARKER_BYTES]
         found = [content async for content in _read_files(transport, folder, small)]
     except (FileNotFoundError, TransportError):
         return {}
@@ -237,10 +284,17 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
             marker = parse_untrusted(content)
             task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
             is_cancelled = bool(marker.get("interrupted") or marker.get("terminated"))
+            restarts = int(marker.get("restarts") or 0)
         except (ValueError, KeyError, TypeError, OverflowError):
             continue
+        row = seen.get(task) or JobRecord(JobId(entry.id.job, task), JobState("PENDING"))
+        if restarts < (row.restarts or 0):
+            continue
+        start = None if row.state.is_pending else row.start_time
         state = JobState("COMPLETED" if code == 0 else "CANCELLED" if is_cancelled else "FAILED")
-        records[task] = JobRecord(id=JobId(number, task), state=state, exit_code=code, signal=0, end_time=end)
+        records[task] = replace(
+            row, state=state, reason="", exit_code=code, signal=0, start_time=start, end_time=end, restarts=restarts
+        )
     return records
 
 

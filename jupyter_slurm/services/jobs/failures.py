@@ -1,21 +1,26 @@
-"""Causes of failures: an unsatisfiable dependency, the first failed rank, the end of a process, an unknown end."""
+"""Causes of failures: an unsatisfiable dependency, the first failed rank, the end of a process; ends in accounting."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
-from jupyter_slurm.errors import JobEndUnknown, JobError, SlurmError, TransportError
+from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.errors import CommandError, ControllerError, JobEndUnknown, JobError, SlurmError, TransportError
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
-from jupyter_slurm.services.slurm.client import printable
+from jupyter_slurm.services.slurm.accounting import why_no_answer
+from jupyter_slurm.services.slurm.client import SlurmClient, printable
+from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EndMarker",
     "ended_with",
+    "ends_in_accounting",
     "lost_with",
     "note_blame",
     "note_marker",
@@ -36,6 +42,7 @@ _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
 _MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
+_ACCOUNTING_LAG_S = 60.0
 _SIZED = ("stdout", "stderr", "display")
 _HINT_ANOTHER_PROCESS = "Run %%remote again to start a new process."
 _HINT_RESTART = "Restart the kernel in its notebook."
@@ -177,6 +184,56 @@ def why_ended(entry: TrackedJob, marker: EndMarker, find: Callable[[str], Tracke
         said = f"The process did not start{why}." if entry.kind == "process" else f"Slurm did not start the step{why}."
         return JobError(said, hint=step)
     return _error_of_lost_process(entry, marker) if "lost" in marker else None
+
+
+class AccountingEnds(NamedTuple):
+    """Answer of accounting about jobs.
+
+    Attributes
+    ----------
+    records : dict
+        Records by number of the job.
+    lag : float
+        Seconds in which accounting may still learn of an end.
+    why : str
+        Why accounting does not have an end that is missing, without a full stop.
+    """
+
+    records: dict[int, list[JobRecord]]
+    lag: float
+    why: str
+
+
+async def ends_in_accounting(client: SlurmClient, entries: Sequence[TrackedJob], now: float) -> AccountingEnds | None:
+    """Ask slurmdbd about all of these jobs at once; return None without an answer."""
+    begun = min((entry.submit_time or now for entry in entries), default=now)
+    since = await earliest_on_cluster(client.transport, begun, now) - 60
+    ids = [entry.id for entry in entries if entry.id is not None]
+    why, lag = "accounting has no record of it", _ACCOUNTING_LAG_S
+    try:
+        records = await client.accounting.history(ids, since)
+    except ControllerError:
+        return None
+    except CommandError as error:
+        records, lag, why = [], 0.0, why_no_answer(error)
+    groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
+    for record in records:
+        groups[record.id.job].append(record)
+    for entry in entries:
+        told = groups.get(entry.id.job, []) if entry.id else []
+        if entry.id is not None and told and not entry.is_described_by(told):
+            groups[entry.id.job] = await _own_records(client, entry, told, since)
+    return AccountingEnds(groups, lag, why)
+
+
+async def _own_records(
+    client: SlurmClient, entry: TrackedJob, records: list[JobRecord], since: float
+) -> list[JobRecord]:
+    """Return the records of the job's ID that belong to its script: requeued meanwhile, or not seen before."""
+    if entry.script_path is None or entry.id is None:
+        return []
+    times = await client.accounting.submit_times(entry.script_path, entry.id.job, since)
+    return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 
 async def unknown_end(transport: Transport, entry: TrackedJob, why: str) -> JobEndUnknown:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queries.queue import runs_script
-from jupyter_slurm.domain.records import JobRecord, representative
+from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
@@ -245,7 +245,7 @@ class TrackedJob:
         before = self._visible()
         records = list(records)
         self.slurm.take_rows(records)
-        chosen = representative([*self.slurm.tasks.values(), *(r for r in records if r.id.task is None)])
+        chosen = self.slurm.representative(records)
         if chosen is not None:
             self._apply_record(chosen, now)
         return self._visible() != before

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import TaskRange
-from jupyter_slurm.domain.records import JobRecord, merge_detail
+from jupyter_slurm.domain.records import JobRecord, merge_detail, representative
 from jupyter_slurm.errors import JobError
 from jupyter_slurm.services.jobs.upload import Upload
 from jupyter_slurm.transport.base import DirectoryLock, Sent
@@ -117,6 +117,9 @@ class SlurmView:
         Latest record from Slurm; for an array, of the part that determines the state.
     tasks, rest : dict, list
         Array tasks by index, as last seen; ``rest`` are the rows that stood for several tasks in the last query.
+    vanished : dict
+        Tasks without a known end that the last query did not show, each with the time of the next question to
+        accounting: 0 before the first one, infinite after the last.
     parts : dict
         Components of a heterogeneous job by offset, as last seen.
     submitted : int or None
@@ -143,6 +146,7 @@ class SlurmView:
     latest: JobRecord | None = None
     tasks: dict[int, JobRecord] = field(default_factory=dict)
     rest: list[JobRecord] = field(default_factory=list)
+    vanished: dict[int, float] = field(default_factory=dict)
     parts: dict[int, JobRecord] = field(default_factory=dict)
     submitted: int | None = None
     known: bool = True
@@ -171,10 +175,21 @@ class SlurmView:
             if row.id.task is not None:
                 before = self.tasks.get(row.id.task) or self.latest  # all tasks have the details of their array
                 self.tasks[row.id.task] = merge_detail(row, before) if before else row
+                self.vanished.pop(row.id.task, None)
         self.regain_sight()
         rest = [row for row in rows if row.id.task is None and row.tasks is not None]
         self.rest = [merge_detail(row, self.latest) for row in rest] if self.latest else rest
+        for task in [task for task in self.vanished if any(row.tasks and task in row.tasks for row in rest)]:
+            del self.vanished[task]
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
+
+    def representative(self, rows: Iterable[JobRecord]) -> JobRecord | None:
+        """Return the row that determines the state; a task that the queue no longer shows counts only at the end."""
+        shown = [row for task, row in self.tasks.items() if task not in self.vanished]
+        chosen = representative([*shown, *(row for row in rows if row.id.task is None)])
+        if chosen is not None and not chosen.state.is_finished:
+            return chosen
+        return representative([self.tasks[task] for task in self.vanished if task in self.tasks]) or chosen
 
     def take_latest(self, row: JobRecord) -> None:
         """Update from the row that determines the state."""

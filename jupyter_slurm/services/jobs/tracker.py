@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord, is_refused
-from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
+from jupyter_slurm.errors import ParseError, SlurmError, TransportError
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
@@ -22,6 +22,7 @@ from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.failures import (
+    ends_in_accounting,
     note_blame,
     note_marker,
     read_ranks,
@@ -33,9 +34,7 @@ from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import is_listed, job_dict
 from jupyter_slurm.services.large_answers import in_slices
-from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient
-from jupyter_slurm.services.slurm.cluster_clock import earliest_on_cluster
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -44,7 +43,6 @@ __all__ = ["Tracker"]
 
 log = logging.getLogger(__name__)
 
-_ACCOUNTING_LAG_S = 60.0
 _MAX_SINGLE_LOOKUPS = 3
 _TASKS_WRITE_INTERVAL_S = 60.0  # seconds between two writes of the finished tasks of a running array
 
@@ -206,7 +204,8 @@ class Tracker:
         """Save the end of a job in its durable form, and publish it."""
         if entry.folder is not None and entry.record is not None:
             if entry.state == UNKNOWN and entry.error is None:
-                entry.error = await unknown_end(self.client.transport, entry, "its job ID is not known")
+                why = "the ends of some tasks are not recorded" if entry.slurm.vanished else "its job ID is not known"
+                entry.error = await unknown_end(self.client.transport, entry, why)
             entry.runner.ranks = await read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
             if entry.slurm.tasks:
@@ -237,7 +236,7 @@ class Tracker:
             if id(entry) in unverified and id(entry) not in shown:
                 entry.runner.unverified = False  # Slurm has forgotten the job: no further report is expected
         absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
-        return await self._resolve(absent, asked_at) or changed
+        return any([changed, await self._resolve(absent, asked_at), await self._settle_tasks(shown, asked_at)])
 
     async def _apply_queue(self, records: Iterable[JobRecord], active: set[int]) -> tuple[set[int], bool]:
         """Update jobs, some active at the query; return those shown (``id()`` of entries) and whether one changed."""
@@ -254,6 +253,8 @@ class Tracker:
             entry.slurm.clock_offset = self.clock_offset
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])
+            if entry.is_array and not entry.is_finished:
+                differs |= await array_tasks.read_vanished(self.client.transport, entry, groups[number])
             differs |= entry.update_from_slurm(groups[number], self.clock())
             if entry.slurm.submitted != submitted and entry.record is not None:
                 job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
@@ -347,6 +348,11 @@ class Tracker:
         return (bool(open_ends) and await self._from_accounting(open_ends, now)) or changed
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
+        if entry.is_array and not entry.is_finished:
+            await array_tasks.read_vanished(self.client.transport, entry, [])
+            if entry.slurm.tasks and not entry.slurm.vanished and entry.update_from_slurm([], self.clock()):
+                await self._after_change(entry, was_finished=False)
+            return entry.is_finished
         if not entry.reports_events or not await self.read_end(entry):
             return entry.is_finished  # another task may have read its end meanwhile
         await self.finish(entry)
@@ -363,37 +369,32 @@ class Tracker:
 
     async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
         """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
-        begun = min((entry.submit_time or now for entry in entries), default=now)
-        since = await earliest_on_cluster(self.client.transport, begun, now) - 60
-        ids = [entry.id for entry in entries if entry.id is not None]
-        why, lag = "accounting has no record of it", _ACCOUNTING_LAG_S
-        try:
-            records = await self.client.accounting.history(ids, since)
-        except ControllerError:
+        answer, changed = await ends_in_accounting(self.client, entries, now), False
+        if answer is None:
             return False
-        except CommandError as error:
-            records, lag, why = [], 0.0, why_no_answer(error)
-        groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
-        for record in records:
-            groups[record.id.job].append(record)
-        changed = False
         for entry in entries:
             number = entry.id.job if entry.id else -1
-            told = groups.get(number, [])
-            if told and not entry.is_described_by(told):
-                told = await self._own_records(entry, told, since)
-            if await self.update_from_slurm(entry, told):
+            if await self.update_from_slurm(entry, answer.records.get(number, [])):
                 changed = True
-            elif now - self._missing.setdefault(number, now) >= lag:
-                entry.error = entry.error or await unknown_end(self.client.transport, entry, why)
+            elif now - self._missing.setdefault(number, now) >= answer.lag:
+                entry.error = entry.error or await unknown_end(self.client.transport, entry, answer.why)
                 entry.set_state(UNKNOWN, now)
                 await self.finish(entry)
                 changed = True
         return changed
 
-    async def _own_records(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
-        """Return the records of the job's ID that belong to its script: requeued meanwhile, or not seen before."""
-        if entry.script_path is None or entry.id is None:
-            return []
-        times = await self.client.accounting.submit_times(entry.script_path, entry.id.job, since)
-        return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
+    async def _settle_tasks(self, shown: set[int], now: float) -> bool:
+        """Ask slurmdbd once, and again a minute later, for the ends of tasks that have left the queue before others."""
+        arrays = [e for e in self.active() if id(e) in shown and any(at <= now for at in e.slurm.vanished.values())]
+        if not arrays or not self.client.singles.is_ready():
+            return False
+        await self.client.singles.acquire()
+        answer, changed = await ends_in_accounting(self.client, arrays, now), False
+        if answer is None:
+            return False
+        for entry in arrays:
+            array_tasks.settle(entry, answer.records.get(entry.id.job if entry.id else -1, []), now, answer.lag)
+            if entry.update_from_slurm(entry.slurm.rest, self.clock()):
+                changed = True
+                await self._after_change(entry, was_finished=False)
+        return changed

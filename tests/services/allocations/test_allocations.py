@@ -367,7 +367,7 @@ async def test_two_agents_that_are_asked_for_the_same_step_start_it_once(
 async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await bench.allocate("-p", "arandu", lease=3.0)
+    job = await bench.allocate("-p", "arandu", lease=10.0)
     following = asyncio.create_task(bench.desk.finished(job["key"]))
     lease = Path(bench.desk.root, job["key"], "lease")
     await _until(lease.exists)
@@ -382,7 +382,7 @@ async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
 
     monkeypatch.setattr(transport, "write", write)
     content = lease.read_text()
-    await _until(lambda: written and written[-1] > written[0] + 5)  # longer than the lease
+    await _until(lambda: written and written[-1] > written[0] + 12)  # longer than the lease
     assert lease.read_text() == content
     assert not following.done()
     await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
