@@ -47,6 +47,7 @@ __all__ = ["KernelStartup", "is_same_allocation"]
 
 _REASON_CHECK_INTERVAL_S = 1.0  # seconds until the cause of the wait is checked again
 _RETRY_INTERVAL_S = 1.0  # seconds between two attempts without an answer
+_MAX_REFUSALS = 60  # of the agent about a kernel that is resumed; its store may be read again
 _LOGIN_CHECK_INTERVAL_S = 5.0  # seconds between two checks whether a prompt was answered, or the link is up
 _CONNECT_TIMEOUT_S = 10.0
 _REQUEUE_TIMEOUT_S = 120.0  # seconds; Slurm waits KillWait for running processes, 30 s by default
@@ -198,12 +199,15 @@ class KernelStartup(KernelAllocation):
 
     async def _wait(self, standin: KernelPlaceholder) -> None:
         """Wait until the keeper listens; show the cause, one line for each change."""
+        refusals = 0
         while True:
             try:
                 if await self._is_listening(standin):
                     return
+                refusals = 0
             except SlurmError as error:
-                if not (self.is_resumed or isinstance(error, (AgentError, ControllerError, TransportError))):
+                refusals += not isinstance(error, (AgentError, ControllerError, TransportError))
+                if refusals > (_MAX_REFUSALS if self.is_resumed else 0):
                     raise
                 standin.print_status(str(error))
                 if isinstance(error, NotConnected):

@@ -39,6 +39,7 @@ class KernelState(TypedDict, total=False):
 
     begun: float
     owner: str
+    owner_by_host: str
     words: Sequence[str]
     cluster: str
     shared: bool
@@ -83,7 +84,8 @@ class KernelStateFile:
 
     def write(self, **told: Unpack[KernelState]) -> bool:
         """Write changed or additional data; return whether they were written: a kernel needs no space for them."""
-        self.data = {"begun": time.time(), **self.data, "owner": self.owner, **told}
+        owners: KernelState = {"owner": self.owner, "owner_by_host": self._owners[1]}
+        self.data = {"begun": time.time(), **self.data, **owners, **told}
         text = json.dumps(self.data).encode() + b"\n"
         try:
             _put(self._file, text)
@@ -119,8 +121,8 @@ class KernelStateFile:
                 other = _open_when_free(str(path), 0) if self._is_restarting(path) else _open(str(path), 0)
                 try:
                     told = _content(other, str(path))
-                    if told.get("owner") in self._owners:
-                        told["owner"] = self.owner
+                    if self._is_own(told):
+                        told["owner"], told["owner_by_host"] = self.owner, self._owners[1]
                         if self.write(**told):
                             _remove(str(path))
                 finally:
@@ -129,7 +131,7 @@ class KernelStateFile:
     def _leave(self, path: Path) -> None:
         """Release the request of another proxy of the same notebook that was killed before its kernel started."""
         told = read(str(path).removesuffix(STATE_FILE_SUFFIX))
-        if told.get("owner") not in self._owners or told.get("state") != "starting":
+        if not self._is_own(told) or told.get("state") != "starting":
             return
         with contextlib.suppress(OSError):
             os.close(_open(str(path), 0))  # otherwise that proxy is alive
@@ -138,7 +140,11 @@ class KernelStateFile:
     def _is_restarting(self, path: Path) -> bool:
         """Return whether a proxy of the same notebook will soon leave its allocation to this proxy."""
         told = read(str(path).removesuffix(STATE_FILE_SUFFIX))
-        return told.get("owner") in self._owners and told.get("state") == "restarting"
+        return self._is_own(told) and told.get("state") == "restarting"
+
+    def _is_own(self, told: KernelState) -> bool:
+        """Return whether a kernel is that of this notebook, by the machine's ID, or its name if the ID changed."""
+        return not {told.get("owner"), told.get("owner_by_host")}.isdisjoint(self._owners)
 
 
 def _rank(path: Path) -> tuple[bool, float]:
@@ -211,7 +217,8 @@ def _renamed_owner(path: str) -> str:
 def _kernel_owners(notebook: str | None, kernel: str) -> tuple[str, str]:
     """Return the owner of a kernel (a notebook on this machine, else a unique value), also as earlier versions did.
 
-    These used the host name, which changes with the network of a laptop.
+    These used the host name, which changes with the network of a laptop. The identifier of a machine without a disk
+    changes with each start.
     """
     place = os.path.abspath(notebook) if notebook else secrets.token_hex(16)
     now, before = ("\n".join((machine, place, kernel)) for machine in (_machine_id(), socket.gethostname()))
@@ -281,4 +288,5 @@ def _content(file: int, path: str) -> KernelState:
         return {}
     if told and (owner := _renamed_owner(path)):
         told["owner"] = owner
+        told.pop("owner_by_host", None)  # of the former name
     return cast("KernelState", told)

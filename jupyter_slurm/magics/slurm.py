@@ -13,7 +13,7 @@ from jupyter_slurm.client.clusters.tunnel import tunnels
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.transfers.request import USAGES as TRANSFER_USAGES
-from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.magics.login_commands import MANUAL_USAGE, SH_USAGE, run_line, run_manual
 from jupyter_slurm.magics.login_commands import run_cell as run_commands

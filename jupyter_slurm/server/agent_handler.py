@@ -214,7 +214,8 @@ async def completed(
     if "context" not in told:
         told["context"] = _context(there, folder)
     if not told.get("python") and not told.get("default_python"):
-        told["default_python" if told.get("env") else "python"] = python_named(None, there)
+        python = await asyncio.to_thread(python_named, None, there)  # it may ask the agent, which may run in this loop
+        told["default_python" if told.get("env") else "python"] = python
     return told
 
 

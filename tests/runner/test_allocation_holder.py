@@ -13,16 +13,20 @@ HOLD = runpy.run_path(str(Path(jupyter_slurm.runner.__path__[0], "allocation", "
 
 
 def test_the_end_of_a_cell_is_recorded_once_a_full_disk_has_room(tmp_path: Path) -> None:
-    """A folder that does not exist yet stands for the full disk: both refuse the file."""
+    """A file in place of the folder stands for the full disk: both refuse the end marker."""
     holder = object.__new__(HOLD["AllocationHolder"])
     holder._unrecorded, holder.running, holder.is_ending = [], {}, False
     events: list[str] = []
     cells = [SimpleNamespace(folder=str(tmp_path / name), publish_event=events.append) for name in "ab"]
+    gone = SimpleNamespace(folder=str(tmp_path / "gone" / "cell"), publish_event=events.append)
     for cell in cells:
+        Path(cell.folder).touch()
+    for cell in (gone, *cells):
         holder._lose(cell, 137, "SIGKILL")
     holder._reap()
-    assert events == []
+    assert (events, len(holder._unrecorded)) == ([], 2), "nobody waits for a cell whose folder was removed"
     for cell in cells:
+        Path(cell.folder).unlink()
         Path(cell.folder).mkdir()
     holder.is_ending = True  # it does not change how a process ended before
     holder._reap()

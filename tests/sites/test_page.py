@@ -12,7 +12,8 @@ from jupyter_slurm.cli.main import _parser
 from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_WORDS
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
 from jupyter_slurm.client.sessions.launch import named_in
-from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.magics import COMMANDS

@@ -124,12 +124,14 @@ def _launch(cluster: Cluster, host: EditorHost, parsed: MagicLine) -> Session:
     name = _free_name(cluster, host)
     request = parsed._replace(keywords={**words, "name": name}, args=_SERVER, rest=[])
     report(f"{name}: submitting a job on {shown_name(cluster)}: {shlex.join(parsed.options)}".removesuffix(": "))
-    key = host.unanswered_job(cluster.name) or new_key()
+    asked = host.unanswered_job(cluster.name)
+    key = asked or new_key()
     host.write_job(key, cluster.name)
     try:
         session = launch(cluster, request, ssh=(host.public_key, host.name), key=key)
-    except (UsageError, SubmitRefused):  # nothing was submitted
-        host.write_job("")
+    except (UsageError, SubmitRefused):
+        if not asked:  # nothing was submitted
+            host.write_job("")
         raise
     host.write_job(key)
     return session

@@ -19,7 +19,8 @@ from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.launch import cluster_before
 from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.magic_line.expand import Lookup
-from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import CommandError, OptionError, UsageError
 
 if TYPE_CHECKING:

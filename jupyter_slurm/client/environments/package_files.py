@@ -118,7 +118,9 @@ def _project_packages(text: str, name: str) -> str:
     _check_tools(_table(told, "tool"), name)
     lines = project.get("dependencies", [])
     if not lines:
-        why = "is made when the project is built" if "dependencies" in project.get("dynamic", ()) else "is empty"
+        dynamic = project.get("dynamic")
+        is_dynamic = isinstance(dynamic, list) and "dependencies" in dynamic
+        why = "is made when the project is built" if is_dynamic else "is empty"
         raise UsageError(printable(f"The list of dependencies under [project] in {name} {why}."), hint=_EXPORT)
     if not isinstance(lines, list) or not all(isinstance(line, str) and "\n" not in line for line in lines):
         raise UsageError(

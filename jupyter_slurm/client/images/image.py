@@ -22,7 +22,8 @@ from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.containers.build_files import MAX_BUILD_FILE_BYTES, context_sources, detect_kind
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.magic_line.expand import Lookup
-from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import OptionError, UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Submission, python_named
-from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.scripts.environments import NO_ENVIRONMENT
 from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError

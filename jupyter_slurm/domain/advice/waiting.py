@@ -84,6 +84,8 @@ def reserved_nodes(request: WaitingRequest, nodes: Iterable[Node], reservations:
     for name in request.reservation.split(","):
         if (one := known.get(name)) is None or "FLEX" in one.flags:
             return []
+        if not one.nodes:  # of licences, for example
+            return list(nodes)
         try:
             names.update(expand_hosts(one.nodes))
         except ParseError:

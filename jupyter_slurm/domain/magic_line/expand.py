@@ -26,10 +26,9 @@ _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME
 _STEPS = re.compile(_STEP)
 _VARIABLE = re.compile(rf"\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
 _HOME = re.compile(r"~(?=/|\s|\Z)")
-_SWEEP = re.compile(r"""(?:\A|\s)sweep=["']?[^\s"']*\Z""")  # quotes within it make one text
 
 
-def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
+def expand_at(text: str, at: int, lookup: Lookup, *, is_sweep: bool = False) -> tuple[str, int] | None:
     """Expand the reference at a position.
 
     Parameters
@@ -40,6 +39,8 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
         Position of a ``{`` or ``$``.
     lookup : callable
         Returns the value of a Python name, or :data:`MISSING`.
+    is_sweep : bool
+        Whether the value is a list of values of a sweep, whose parser would otherwise read its text again.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     """
     match = _REFERENCE.match(text, at)
     if match is None and text[at] == "{" and text[max(at - 1, 0) : at] not in ("{", "$"):
-        return _expand_expression(text, at, lookup)
+        return _expand_expression(text, at, lookup, is_sweep)
     if match is None or text[max(at - 1, 0) : at] == text[at]:
         return None
     path = match["path"] or match["name"] or match["braced"]
@@ -67,7 +68,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
         if steps and first is not MISSING:
             raise _unknown_reference_error(match, value)
         return None
-    return _as_text(value, text[:at]), match.end()
+    return _as_text(value, is_sweep), match.end()
 
 
 def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, int] | None:
@@ -87,7 +88,7 @@ def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, 
     return (variables[name], match.end()) if name in variables else None
 
 
-def _expand_expression(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
+def _expand_expression(text: str, at: int, lookup: Lookup, is_sweep: bool) -> tuple[str, int] | None:
     """Expand ``{n + 1}`` and ``{n:03}`` if Python has such names."""
     close = text.find("}", at)
     if close < 0:
@@ -99,7 +100,7 @@ def _expand_expression(text: str, at: int, lookup: Lookup) -> tuple[str, int] | 
         raise
     if value is MISSING or callable(value) or isinstance(value, ModuleType):
         return None
-    return _as_text(value, text[:at]), close + 1
+    return _as_text(value, is_sweep), close + 1
 
 
 def _unknown_reference_error(match: re.Match[str], value: Any) -> UsageError:
@@ -119,14 +120,23 @@ def _follow(value: Any, step: str) -> Any:
         return MISSING
 
 
-def _as_text(value: Any, before: str) -> str:
-    """Return a value as one word: a list or tuple in Slurm's form, with commas; values of ``sweep=`` as literals.
-
-    Otherwise the parser of ``sweep=`` would split text at its commas, and read numbers in it. A string is taken as
-    typed.
-    """
-    if _SWEEP.search(before) and isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        return ",".join(to_literal("a value", one) for one in value)
+def _as_text(value: Any, is_sweep: bool) -> str:
+    """Return a value as one word: a list or tuple in Slurm's form, with commas; the values of a sweep as literals."""
+    if is_sweep and isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return ",".join(map(_literal, value))
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
     return str(value)
+
+
+def _literal(value: Any) -> str:
+    """Return a value of a sweep as a literal; a path or a date, for example, as its text."""
+    if getattr(value, "shape", None) == () and value.dtype.kind in "fiub":
+        return str(value)  # repr() of a number of single precision in Python has more digits
+    try:
+        return to_literal("a value", value)
+    except UsageError:
+        has_text = getattr(type(value), "__str__", None) is not object.__str__
+        if isinstance(value, Iterable) or not has_text:
+            raise
+        return repr(str(value))

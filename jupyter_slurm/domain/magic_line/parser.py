@@ -5,10 +5,8 @@
     %%sbatch -p arandu --gpus 1 --time 2:00:00   as=job wait   -- arg1 arg2
 
 A word that begins with a dash is a Slurm option and is sent unchanged. A bare ``word`` or ``word=value`` is a
-jupyter_slurm keyword. The arguments of the script follow ``--``. Quotes and backslashes work as in a POSIX shell (Shell
-Command Language, 2.2). :mod:`jupyter_slurm.domain.magic_line.expand` inserts values, except in single quotes. A value
-always becomes part of the current word, so that a value with blanks stays one word. A value never becomes an option or
-a keyword: those have to be typed. In ``sweep=name:"a,b",c`` the quotes belong to a value, and stay.
+jupyter_slurm keyword. The arguments of the script follow ``--``. An inserted value never becomes an option or a
+keyword: those have to be typed (:mod:`jupyter_slurm.domain.magic_line.tokenizer`).
 """
 
 from __future__ import annotations
@@ -18,35 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jupyter_slurm.domain.magic_line.equals_signs import check_equals, check_lone_equals
-from jupyter_slurm.domain.magic_line.expand import Lookup, expand_at, variable_at
+from jupyter_slurm.domain.magic_line.expand import Lookup
+from jupyter_slurm.domain.magic_line.tokenizer import NO_VARIABLES, Token, tokenize
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["MagicLine", "Token", "command_arguments", "parse_cell_line", "parse_line_magic", "tokenize"]
+__all__ = ["MagicLine", "command_arguments", "parse_cell_line", "parse_line_magic"]
 
-_BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the current word
 _Keywords = Mapping[str, bool | None]
-_NO_VARIABLES: Mapping[str, str] = {}
 _KEYWORD = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
-
-
-class Token(NamedTuple):
-    """One word of a line.
-
-    Attributes
-    ----------
-    text : str
-        The text without quotes, with values inserted.
-    start, end : int
-        Position in the line, as typed.
-    typed : int
-        Number of characters at the beginning of ``text`` that were typed. A Python value may follow.
-    """
-
-    text: str
-    start: int
-    end: int
-    typed: int
 
 
 class MagicLine(NamedTuple):
@@ -76,124 +54,12 @@ class MagicLine(NamedTuple):
     spans: list[tuple[int, int]]
 
 
-def tokenize(line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES) -> list[Token]:
-    """Split a line into words.
-
-    Parameters
-    ----------
-    line : str
-        Text after the magic's name.
-    lookup : callable, optional
-        Python values for ``{name}`` and ``$name``.
-    variables : mapping, optional
-        The environment, for ``$NAME`` and ``~`` if Python has no such name.
-
-    Raises
-    ------
-    UsageError
-        A quote is not closed, or the line has a NUL byte; ``details["span"]`` has the position.
-    """
-    if "\0" in line:
-        at = line.index("\0")
-        raise UsageError("The line holds a NUL byte.", hint="Remove the NUL byte.", span=[at, at + 1])
-    return list(iter(_Reader(line, lookup, variables).next, None))
-
-
-class _Reader:
-    """One pass over a line."""
-
-    def __init__(self, line: str, lookup: Lookup | None, variables: Mapping[str, str]) -> None:
-        self.line, self.lookup, self.variables = line, lookup, variables
-        self.at = self.start = 0
-        self.text: list[str] = []
-        self.typed: int | None = None
-
-    def next(self) -> Token | None:
-        line = self.line
-        while self.at < len(line) and line[self.at].isspace():
-            self.at += 1
-        if self.at >= len(line) or line[self.at] == "#":  # a comment, as in a shell
-            return None
-        self.start, self.text, self.typed = self.at, [], None
-        while self.at < len(line) and not line[self.at].isspace():
-            self._step()
-        text = "".join(self.text)
-        return Token(text, self.start, self.at, len(text) if self.typed is None else self.typed)
-
-    def _step(self) -> None:
-        char = self.line[self.at]
-        if char == "'":
-            end = self.line.find("'", self.at + 1)
-            if end < 0:
-                raise self._open_quote(self.at)
-            self._group(self.at, self.line[self.at + 1 : end])
-            self.at = end + 1
-        elif char == '"':
-            self._double()
-        elif char == "\\":
-            if self.at + 1 == len(self.line):
-                hint = "Write the magic in one line. Write \\\\ for a backslash."
-                raise UsageError("The line ends with a backslash.", hint=hint, span=[self.at, self.at + 1])
-            self.text.append(self.line[self.at + 1 : self.at + 2])
-            self.at += 2
-        elif char == "~" and _BEFORE_HOME.fullmatch(self.line, self.start, self.at):
-            self._plain(variable_at(self.line, self.at, self.variables))
-        else:
-            self._plain(self._value(self.at))
-
-    def _double(self) -> None:
-        start, before = self.at, len(self.text)
-        self.at += 1
-        while self.at < len(self.line) and self.line[self.at] != '"':
-            if self.line[self.at] == "\\" and self.line[self.at + 1 : self.at + 2] in tuple('"\\$`{\n'):
-                self.text.append(self.line[self.at + 1])
-                self.at += 2
-            else:
-                self._plain(self._value(self.at))
-        if self.at >= len(self.line):
-            raise self._open_quote(start)
-        self.at += 1
-        grouped = "".join(self.text[before:])
-        del self.text[before:]
-        self._group(start, grouped)
-
-    def _group(self, at: int, text: str) -> None:
-        """Read a quoted text. In a value of a sweep, the quotes mark where the value ends."""
-        is_value = self.line.startswith("sweep=", self.start) and self.line[at - 1] in ":,;([{"
-        self.text.append(repr(text) if is_value else text)
-
-    def _plain(self, value: tuple[str, int] | None) -> None:
-        if value is None:
-            self.text.append(self.line[self.at])
-            self.at += 1
-        else:
-            if self.typed is None:
-                self.typed = len("".join(self.text))
-            self.text.append(value[0])
-            self.at = value[1]
-
-    def _value(self, at: int) -> tuple[str, int] | None:
-        if self.line[at : at + 1] not in ("{", "$"):
-            return None
-        value = expand_at(self.line, at, self.lookup) if self.lookup else None
-        if value is None and self.line[at] == "$":
-            value = variable_at(self.line, at, self.variables)
-        if value is not None and "\0" in value[0]:
-            said = f"The value of {self.line[at : value[1]]} holds a NUL byte."
-            raise UsageError(said, hint="Remove the NUL byte.", span=[at, value[1]])
-        return value
-
-    def _open_quote(self, at: int) -> UsageError:
-        said = f"The quote at {self.line[at : at + 12]!r} is not closed."
-        return UsageError(said, hint="Close the quote.", span=[at, len(self.line)])
-
-
 def parse_cell_line(
     line: str,
     table: OptionTable,
     keywords: _Keywords,
     lookup: Lookup | None = None,
-    variables: Mapping[str, str] = _NO_VARIABLES,
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> MagicLine:
     """Parse the line of a cell magic: options and keywords in any order, then ``--`` and arguments.
 
@@ -213,7 +79,7 @@ def parse_cell_line(
     UsageError
         ``details["span"]`` has the position in the line.
     """
-    tokens = tokenize(line, lookup, variables)
+    tokens = tokenize(line, lookup, variables, lambda token: _is_end(token) or "sweep" not in keywords)
     texts = [token.text for token in tokens]
     options, ours, typed, at = list[Option](), dict[str, str | None](), list[Token](), 0
     while at < len(tokens) and not _is_end(tokens[at]):
@@ -235,13 +101,13 @@ def parse_line_magic(
     table: OptionTable,
     keywords: _Keywords,
     lookup: Lookup | None = None,
-    variables: Mapping[str, str] = _NO_VARIABLES,
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> MagicLine:
     """Parse a line magic: keywords first, then options, then the script or command with its arguments.
 
     Parameters and errors are those of :func:`parse_cell_line`.
     """
-    tokens = tokenize(line, lookup, variables)
+    tokens = tokenize(line, lookup, variables, lambda token: not _continues_keywords(token, keywords))
     texts = [token.text for token in tokens]
     ours, at = dict[str, str | None](), 0
     while at < len(tokens) and _continues_keywords(tokens[at], keywords):
@@ -264,7 +130,7 @@ def parse_line_magic(
 
 
 def command_arguments(
-    line: str, table: OptionTable, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES
+    line: str, table: OptionTable, lookup: Lookup | None = None, variables: Mapping[str, str] = NO_VARIABLES
 ) -> list[str]:
     """Return the words of a line for a command that gets them unchanged (``%squeue -u {name}``).
 

@@ -15,7 +15,7 @@ from jupyter_slurm.client.kernels.kernelspecs import listed
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
 from jupyter_slurm.client.transfers.request import COPY_KEYWORDS
 from jupyter_slurm.domain.cluster_facts import NamedEntity
-from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError

@@ -16,7 +16,7 @@ from jupyter_slurm.client.environments.environment import (
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.submission.submit import Preview
-from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import check_name
 from jupyter_slurm.magics.environments.images import show_job

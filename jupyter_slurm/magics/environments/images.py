@@ -10,7 +10,8 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.submission.submit import Preview
-from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
+from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import check_name, mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at

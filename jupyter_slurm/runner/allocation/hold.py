@@ -288,10 +288,14 @@ class AllocationHolder:
 
     def _reap(self) -> bool:
         """Record the steps that have ended."""
-        with contextlib.suppress(OSError):
-            while self._unrecorded:
-                self._unrecorded[0]()
-                del self._unrecorded[0]
+        late, self._unrecorded = self._unrecorded, []
+        for record in late:
+            try:
+                record()
+            except FileNotFoundError:
+                pass  # its directory was removed
+            except OSError:
+                self._unrecorded.append(record)
         for step in self.running.values():
             step.forget_ended()
         over = [(key, one, one.process.poll()) for key, one in self.running.items()]

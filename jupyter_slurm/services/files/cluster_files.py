@@ -118,7 +118,7 @@ class ClusterFiles:
         helper: FileHelper | None = None
         if action != "mkdir":
             with contextlib.suppress(TransportError):
-                helper = await self._threads.call(self._start, FileHelper.close)
+                helper = await self._threads.call(self._start, self._discard)
         answer, _ = await self._call(asked, helper=helper)
         return None if action == "delete" else entry_of(answer.get("entry"))
 
@@ -190,7 +190,7 @@ class ClusterFiles:
             self._idle.cancel()
         if self._helper is None or self._helper[0] != self._transport.generation:
             self._close()
-            helper = await self._threads.call(self._start, FileHelper.close)
+            helper = await self._threads.call(self._start, self._discard)
             self._helper = (self._transport.generation, helper)
         helper, is_done = self._helper[1], False
         timeout = _CHANGE_TIMEOUT_S if "to" in asked else _ANSWER_TIMEOUT_S
@@ -202,6 +202,10 @@ class ClusterFiles:
                 self._close()
         self._idle = asyncio.get_running_loop().call_later(_IDLE_S, self._close)
         return answer
+
+    def _discard(self, helper: FileHelper) -> None:
+        """Close a helper whose request was cancelled at its start; closing may block."""
+        self._threads.run_later(helper.close)
 
     def _start(self) -> FileHelper:
         return FileHelper(self._transport, self._location.id)

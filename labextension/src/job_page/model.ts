@@ -2,7 +2,7 @@
  * Model of the page of a job: its states and its output, by one stream while visible. No DOM, no requests of its own.
  */
 import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
-import { RequestError, toProblem } from "../common/api/problem";
+import { isRefused, RequestError, toProblem } from "../common/api/problem";
 import { defaultSleep } from "../common/api/retry";
 import { isJob } from "../common/api/records";
 import { isFinished, stateKind } from "../common/job_states";
@@ -237,8 +237,8 @@ export class JobPage extends Model {
       return made;
     } catch (error) {
       const problem = toProblem(error, "Press the button again. Only one job will be submitted.");
-      if (problem.type?.startsWith("urn:jupyter-slurm:")) {
-        this._key = null; // the agent has answered
+      if (isRefused(problem)) {
+        this._key = null; // nothing was submitted
       }
       this._act(problem);
       return null;

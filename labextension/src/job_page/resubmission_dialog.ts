@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
 import type { ApiSchemas, IJob, IProblem } from "../common/api/objects";
-import { toProblem } from "../common/api/problem";
+import { isRefused, toProblem } from "../common/api/problem";
 import { createElement } from "../common/jupyterlab/dialogs";
 import { problemText } from "../common/labels";
 import { newRequestKey } from "../common/launch_request";
@@ -112,8 +112,8 @@ async function submitEdited(
       return await api.submit(cluster, { key, kind: "script", text, options });
     } catch (error) {
       const problem = toProblem(error, "Submit again. Only one job will be submitted.");
-      if (problem.type?.startsWith("urn:jupyter-slurm:")) {
-        key = newRequestKey(); // the agent has answered
+      if (isRefused(problem)) {
+        key = newRequestKey(); // nothing was submitted
       }
       await report(trans, problem);
     }

@@ -3,12 +3,12 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IProblem } from "../common/api/objects";
-import { isLocalProblem, toProblem } from "../common/api/problem";
+import { isLocalProblem, isRefused, toProblem } from "../common/api/problem";
 import { formatMinute } from "../common/format";
 import { newRequestKey, type ILaunchForm } from "../common/launch_request";
 import type { IResourcesModel, IResourcesState } from "../resources/model";
 import { isAboutValues, type IOptionProblem } from "./form_values";
-import { isRefused, type Choices, type IPreview, type ISessionsModel } from "./model";
+import type { Choices, IPreview, ISessionsModel } from "./model";
 
 /** Time after the last key before the agent checks the form, in milliseconds. */
 const TYPING_PAUSE_MS = 500;

@@ -142,11 +142,6 @@ export function sshHost(job: SessionJob): string {
   return job.session.ssh_host ?? jobName(job);
 }
 
-/** Whether a request certainly had no effect: the agent itself refused it. */
-export function isRefused(problem: IProblem): boolean {
-  return Boolean(problem.type?.startsWith("urn:jupyter-slurm:error:"));
-}
-
 export class SessionsModel extends Model implements ISessionsModel {
   /** Sessions from answers to this page that the events do not have yet. */
   private readonly _unlisted = new Map<string, SessionJob>();

@@ -111,16 +111,17 @@ def test_a_job_in_a_reservation_may_use_its_nodes_and_no_others(nodes: list[Node
     assert told(4) == ["Waits for 4 GPUs; 2 of 8 are free."]
     assert told(7, "class,other") == ["Waits for 7 GPUs; 6 of 12 are free."]
     assert [one.is_up for one in reserved_nodes(REQUEST, nodes, reservations)] == [True, True]
+    licences = replace(REQUEST, reservation="licences")
+    assert reserved_nodes(licences, nodes, [Reservation("licences")]) == nodes
 
 
-@pytest.mark.parametrize("name", ["unknown", "class,unknown", "flexible", "torn", "licences"])
+@pytest.mark.parametrize("name", ["unknown", "class,unknown", "flexible", "torn"])
 def test_a_reservation_whose_nodes_are_not_known_gives_no_shortage(nodes: list[Node], name: str) -> None:
     answer = b"ReservationName=flexible StartTime=1 EndTime=2 Nodes=n1 Flags=FLEX,SPEC_NODES State=ACTIVE"
     reservations = [
         *parse_reservations(answer),
         Reservation("class", nodes="n1"),
         Reservation("torn", nodes="n[1"),
-        Reservation("licences"),
     ]
     request = replace(REQUEST, gpus={"": 99}, reservation=name)
     assert shortages(request, reserved_nodes(request, nodes, reservations)) == []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.magic_line.expand import MISSING, expand_at
-from jupyter_slurm.domain.magic_line.parser import tokenize
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import UsageError
 
 

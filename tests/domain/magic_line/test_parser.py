@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.magic_line.expand import MISSING
-from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
@@ -395,6 +397,7 @@ def test_quotes_within_a_sweep_are_those_of_its_values(typed: str, value: str) -
         ({7}, ["7"]),
         (0.1, ["0.1"]),
         ("1e-4,1e-3", ["1e-4", "1e-3"]),
+        ([PurePosixPath("a, b.csv")], ["'a, b.csv'"]),
     ],
 )
 @pytest.mark.parametrize("line", ["sweep=p:{v} wait", 'wait sweep="p:{v}"', "sweep=p:$v"])
@@ -406,8 +409,28 @@ def test_values_of_python_are_the_values_of_a_sweep(line: str, value: Any, liter
 def test_arrays_are_values_of_a_sweep_and_other_objects_are_refused() -> None:
     numpy = pytest.importorskip("numpy")
     line = "sweep=lr:{lrs};b:{bs}"
-    given = {"lrs": numpy.array([0.1, 0.2]), "bs": (numpy.int64(8),)}
+    given = {"lrs": numpy.array([0.1, 0.2], "f4"), "bs": (numpy.int64(8),)}
     typed = parse_cell_line(line, SBATCH, WORDS | {"sweep": True}, lookup(given)).keywords["sweep"]
     assert Sweep.typed(typed or "", zipped=False).rows == (("0.1", "8"), ("0.2", "8"))
     with pytest.raises(UsageError, match="is a object, which cannot be a parameter"):
         parse_cell_line(line, SBATCH, WORDS | {"sweep": True}, lookup({**given, "bs": [object()]}))
+
+
+def test_only_the_keyword_of_a_sweep_has_literals() -> None:
+    """A program has arguments of that name, too."""
+    given, words = lookup({"v": ["a", "b"]}), WORDS | {"sweep": True}
+    assert parse_cell_line("sweep=x:1 -- sweep={v}", SBATCH, words, given).args == ["sweep=a,b"]
+    assert parse_cell_line("--comment='sweep=a' --comment=\"x sweep={v}\"", SBATCH, words, given).options == [
+        "--comment=sweep=a",
+        "--comment=x sweep=a,b",
+    ]
+    assert parse_line_magic("sweep=x:1 -p gpu job.sh sweep={v} sweep=:'a'", SBATCH, words, given).rest == [
+        "job.sh",
+        "sweep=a,b",
+        "sweep=:a",
+    ]
+    assert parse_line_magic("python train.py sweep={v}", OptionTable.for_command("srun"), WORDS, given).rest == [
+        "python",
+        "train.py",
+        "sweep=a,b",
+    ]

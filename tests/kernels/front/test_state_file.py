@@ -75,6 +75,19 @@ def test_a_kernel_is_found_again_when_the_network_gives_the_machine_another_name
     after.close()
 
 
+def test_a_kernel_is_found_again_where_each_start_of_the_machine_gives_it_another_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    for number in range(3):
+        monkeypatch.setattr(state_file, "_machine_id", lambda number=number: f"{number:032x}")
+        post = KernelStateFile(str(tmp_path / f"kernel-{number}.json"), "/home/me/n.ipynb", "gpu")
+        steps.append(post.data.get("step"))
+        post.write(state="running", step="S")
+        post.close()
+    assert steps == [None, "S", "S"]
+
+
 def test_the_kernel_of_an_earlier_version_which_used_the_name_of_the_machine_is_found_again(tmp_path: Path) -> None:
     named = "\n".join((socket.gethostname(), "/home/me/n.ipynb", "gpu"))
     owner = hashlib.sha256(named.encode()).hexdigest()[:16]

@@ -14,6 +14,16 @@ const NO_ANSWER = "The Jupyter server does not answer. Check that it runs, and c
 /** Problems in words of the panel, which can be translated. */
 const LOCAL_PROBLEMS = new WeakSet<IProblem>();
 
+/** Errors after which a submission may exist: under the same key, its repetition starts no second job. */
+const UNCERTAIN = ["submission-unknown", "agent-unreachable", "transport", "command-timeout"].map(
+  (code) => `urn:jupyter-slurm:error:${code}`,
+);
+
+/** Whether a request certainly had no effect: the agent itself refused it. */
+export function isRefused({ type }: IProblem): boolean {
+  return Boolean(type?.startsWith("urn:jupyter-slurm:error:") && !UNCERTAIN.includes(type));
+}
+
 /** Whether a problem is in words of the panel, not of the server. */
 export function isLocalProblem(problem: IProblem): boolean {
   return LOCAL_PROBLEMS.has(problem);

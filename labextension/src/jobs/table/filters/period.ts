@@ -86,8 +86,10 @@ export class PastJobs extends Model {
     this._asked.set(cluster, days);
     this._loading.add(cluster);
     this._changed.emit();
+    let had = -1; // days whose jobs were loaded
     try {
       this._known.set(cluster, await this._api.jobs(cluster, MAX_OLDER, days));
+      had = days;
     } catch (error) {
       this._problem = toProblem(error, "Refresh.");
     }
@@ -95,7 +97,8 @@ export class PastJobs extends Model {
     this._own = null;
     if (!this.isDisposed) {
       this._changed.emit();
-      await (!covers(days, this._days) && this._loadCluster(cluster)); // a longer period was chosen meanwhile
+      // another period was chosen meanwhile, and is not part of this one
+      await (days !== this._days && !covers(had, this._days) && this._loadCluster(cluster));
     }
   }
 }
