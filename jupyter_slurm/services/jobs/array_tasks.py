@@ -11,7 +11,6 @@ import io
 import itertools
 import json
 import logging
-import math
 import re
 import tarfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import ParseError, SlurmError, TransportError
+from jupyter_slurm.errors import ParseError, SlurmError, TransportError, UntrustedFile
 from jupyter_slurm.runner.cell.sweep_parameters import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
@@ -38,7 +37,7 @@ from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, u
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["COLUMNS", "cancelled", "first_failed", "load", "read_vanished", "save", "settle", "tasks_to_api", "values"]
+__all__ = ["COLUMNS", "cancelled", "first_failed", "load", "read_markers", "save", "tasks_to_api", "values"]
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +152,8 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
     if entry.folder is None:
         return
     await load(transport, entry)
+    if not (entry.slurm.tasks_read or entry.is_finished):
+        return  # later, with the ends of the present file
     over = [task for task, seen in sorted(entry.slurm.tasks.items()) if seen.state.is_finished]
     ended = [row for task in over if (row := _row(entry, task))]
     if not ended:
@@ -165,7 +166,10 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
 
 
 async def load(transport: Transport, entry: TrackedJob) -> None:
-    """Load, once, the ends of tasks from the job directory that Slurm has not reported."""
+    """Load, once, the ends of tasks from the job directory that Slurm has not reported.
+
+    If the connection breaks, the next call tries again.
+    """
     if entry.folder is None or entry.id is None or entry.slurm.tasks_read:
         return
     entry.slurm.tasks_read = True
@@ -179,9 +183,13 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     except (SlurmError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
         records = {}
+        entry.slurm.tasks_read = not isinstance(error, TransportError) or isinstance(error, UntrustedFile)
     missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
     if missing and entry.kind == "python" and (entry.is_finished or not entry.slurm.tasks):
-        records |= await _markers(transport, entry, missing)
+        try:
+            records |= await read_markers(transport, entry, missing)
+        except TransportError:
+            entry.slurm.tasks_read = False
     for task, record in records.items():
         if _is_open(entry, task):
             entry.slurm.tasks[task] = record
@@ -219,54 +227,14 @@ def _record(number: int, row: _TaskRow) -> JobRecord:
     )
 
 
-async def read_vanished(transport: Transport, entry: TrackedJob, rows: Sequence[JobRecord]) -> bool:
-    """Note the tasks without a known end that an answer of the queue does not show, and read their end markers once.
+async def read_markers(transport: Transport, entry: TrackedJob, tasks: set[int]) -> dict[int, JobRecord]:
+    """Read the runner's end markers of these tasks; a marker of a run before a requeue is left out.
 
-    Return whether an end was found.
+    Raises
+    ------
+    TransportError
+        The connection broke.
     """
-    missing, known = _unlisted(entry, rows), entry.slurm.vanished
-    if new := missing - known.keys():
-        await load(transport, entry)
-        is_cell = entry.kind == "python"
-        entry.slurm.tasks |= await _markers(transport, entry, new - _ended(entry)) if is_cell else {}
-        missing -= _ended(entry)
-    entry.slurm.vanished = {task: known.get(task, 0.0) for task in missing}
-    return not new <= missing
-
-
-def settle(entry: TrackedJob, told: Iterable[JobRecord], now: float, lag: float) -> None:
-    """Take the ends of vanished tasks from an answer of accounting, which may learn of an end ``lag`` seconds later."""
-    slurm = entry.slurm
-    ends = [row for row in told if row.id.task in slurm.vanished and row.state.is_finished]
-    slurm.take_rows([*ends, *slurm.rest])
-    for task in [task for task, at in slurm.vanished.items() if at <= now]:
-        is_last = not lag or slurm.vanished[task] > 0
-        slurm.vanished[task] = math.inf if is_last else now + lag
-        seen = slurm.tasks.get(task)
-        if is_last and seen is not None:  # one that waited may have been cancelled, and has no end then
-            del slurm.tasks[task]
-            if not seen.state.is_pending:
-                slurm.tasks[task] = replace(seen, state=UNKNOWN)
-
-
-def _ended(entry: TrackedJob) -> set[int]:
-    return {task for task, row in entry.slurm.tasks.items() if row.state.is_finished}
-
-
-def _unlisted(entry: TrackedJob, rows: Sequence[JobRecord]) -> set[int]:
-    """Return the tasks, seen or requested, without a known end that an answer of the queue does not show."""
-    waiting = [row.tasks for row in rows if row.id.task is None and row.tasks is not None]
-    is_cut = any(tasks.truncated for tasks in waiting)  # it may stand for any task that has not started
-    tasks = {task for task, row in entry.slurm.tasks.items() if not (is_cut and row.state.is_pending)}
-    requested = None if is_cut else entry.all_tasks
-    if requested is not None and not requested.truncated and requested.count() <= MAX_EXPANDED_TASKS:
-        tasks.update(requested.tasks())
-    tasks -= {row.id.task for row in rows} | _ended(entry)
-    return {task for task in tasks if not any(task in shown for shown in waiting)}
-
-
-async def _markers(transport: Transport, entry: TrackedJob, tasks: set[int]) -> dict[int, JobRecord]:
-    """Read the runner's end markers of these tasks; a marker of a run before a requeue is left out."""
     folder, seen = entry.folder, entry.slurm.tasks
     if folder is None or entry.id is None or not tasks:
         return {}
@@ -276,7 +244,7 @@ async def _markers(transport: Transport, entry: TrackedJob, tasks: set[int]) -> 
         sizes = await transport.stat_all([folder.file(name) for name in names])
         small = [n for n in names if (stat := sizes.get(folder.file(n))) and stat.size <= _MAX_END_MARKER_BYTES]
         found = [content async for content in _read_files(transport, folder, small)]
-    except (FileNotFoundError, TransportError):
+    except (FileNotFoundError, UntrustedFile):
         return {}
     records = {}
     for name, content in found:

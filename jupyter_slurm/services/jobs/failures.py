@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.errors import CommandError, ControllerError, JobEndUnknown, JobError, SlurmError, TransportError
+from jupyter_slurm.errors import (
+    CommandError,
+    CommandMissing,
+    ControllerError,
+    JobEndUnknown,
+    JobError,
+    SlurmError,
+    TransportError,
+)
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = [
+    "ACCOUNTING_LAG_S",
     "EndMarker",
     "ended_with",
     "ends_in_accounting",
@@ -38,11 +47,13 @@ __all__ = [
     "why_ended",
 ]
 
+ACCOUNTING_LAG_S = 60.0
+"""Seconds in which accounting may still learn of an end."""
+
 _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
 _MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
-_ACCOUNTING_LAG_S = 60.0
 _SIZED = ("stdout", "stderr", "display")
 _HINT_ANOTHER_PROCESS = "Run %%remote again to start a new process."
 _HINT_RESTART = "Restart the kernel in its notebook."
@@ -205,16 +216,22 @@ class AccountingEnds(NamedTuple):
 
 
 async def ends_in_accounting(client: SlurmClient, entries: Sequence[TrackedJob], now: float) -> AccountingEnds | None:
-    """Ask slurmdbd about all of these jobs at once; return None without an answer."""
+    """Ask slurmdbd about all of these jobs at once; return None if slurmdbd does not answer.
+
+    Raises
+    ------
+    ParseError, TransportError
+        There is no connection, or the answer cannot be read.
+    """
     begun = min((entry.submit_time or now for entry in entries), default=now)
     since = await earliest_on_cluster(client.transport, begun, now) - 60
     ids = [entry.id for entry in entries if entry.id is not None]
-    why, lag = "accounting has no record of it", _ACCOUNTING_LAG_S
+    why, lag = "accounting has no record of it", ACCOUNTING_LAG_S
     try:
         records = await client.accounting.history(ids, since)
     except ControllerError:
         return None
-    except CommandError as error:
+    except (CommandError, CommandMissing) as error:
         records, lag, why = [], 0.0, why_no_answer(error)
     groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
     for record in records:

@@ -120,6 +120,8 @@ class SlurmView:
     vanished : dict
         Tasks without a known end that the last query did not show, each with the time of the next question to
         accounting: 0 before the first one, infinite after the last.
+    ends_asked : float
+        When accounting was last asked for the ends of vanished tasks.
     parts : dict
         Components of a heterogeneous job by offset, as last seen.
     submitted : int or None
@@ -147,6 +149,7 @@ class SlurmView:
     tasks: dict[int, JobRecord] = field(default_factory=dict)
     rest: list[JobRecord] = field(default_factory=list)
     vanished: dict[int, float] = field(default_factory=dict)
+    ends_asked: float = 0.0
     parts: dict[int, JobRecord] = field(default_factory=dict)
     submitted: int | None = None
     known: bool = True

@@ -20,8 +20,9 @@ from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
-from jupyter_slurm.services.jobs import array_tasks
+from jupyter_slurm.services.jobs import array_tasks, vanished_tasks
 from jupyter_slurm.services.jobs.failures import (
+    ACCOUNTING_LAG_S,
     ends_in_accounting,
     note_blame,
     note_marker,
@@ -254,7 +255,7 @@ class Tracker:
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._apply_session_end(entry, groups[number])
             if entry.is_array and not entry.is_finished:
-                differs |= await array_tasks.read_vanished(self.client.transport, entry, groups[number])
+                differs |= bool(await vanished_tasks.read_vanished(self.client.transport, entry, groups[number]))
             differs |= entry.update_from_slurm(groups[number], self.clock())
             if entry.slurm.submitted != submitted and entry.record is not None:
                 job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
@@ -293,11 +294,8 @@ class Tracker:
         self.publish(entry)
         if entry.note_running():
             self.schedule_save(entry)
-        if (
-            entry.slurm.tasks
-            and entry.folder is not None
-            and self.clock() - entry.slurm.tasks_saved >= _TASKS_WRITE_INTERVAL_S
-        ):
+        is_due = self.clock() - entry.slurm.tasks_saved >= _TASKS_WRITE_INTERVAL_S
+        if is_due and entry.slurm.tasks and entry.folder is not None:
             entry.slurm.tasks_saved = self.clock()
             await array_tasks.save(self.client.transport, entry)
 
@@ -348,9 +346,12 @@ class Tracker:
         return (bool(open_ends) and await self._from_accounting(open_ends, now)) or changed
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
+        """Return whether a job has ended; also True for a minute while the markers of tasks cannot be read."""
         if entry.is_array and not entry.is_finished:
-            await array_tasks.read_vanished(self.client.transport, entry, [])
-            if entry.slurm.tasks and not entry.slurm.vanished and entry.update_from_slurm([], self.clock()):
+            slurm, now, is_complete = entry.slurm, self.clock(), vanished_tasks.is_extent_known(entry)
+            if await vanished_tasks.read_vanished(self.client.transport, entry, []) is None:
+                return now - self._missing.setdefault(entry.id.job if entry.id else -1, now) < ACCOUNTING_LAG_S
+            if is_complete and slurm.tasks and not slurm.vanished and entry.update_from_slurm([], now):
                 await self._after_change(entry, was_finished=False)
             return entry.is_finished
         if not entry.reports_events or not await self.read_end(entry):
@@ -385,15 +386,12 @@ class Tracker:
 
     async def _settle_tasks(self, shown: set[int], now: float) -> bool:
         """Ask slurmdbd once, and again a minute later, for the ends of tasks that have left the queue before others."""
-        arrays = [e for e in self.active() if id(e) in shown and any(at <= now for at in e.slurm.vanished.values())]
-        if not arrays or not self.client.singles.is_ready():
+        arrays = [e for e in self.active() if id(e) in shown and vanished_tasks.is_question_due(e, now)]
+        if not arrays or not self.client.singles.is_ready(_MAX_SINGLE_LOOKUPS + 1):  # some are left to _resolve
             return False
         await self.client.singles.acquire()
-        answer, changed = await ends_in_accounting(self.client, arrays, now), False
-        if answer is None:
-            return False
-        for entry in arrays:
-            array_tasks.settle(entry, answer.records.get(entry.id.job if entry.id else -1, []), now, answer.lag)
+        changed = False
+        for entry in await vanished_tasks.ask_accounting(self.client, arrays, now):
             if entry.update_from_slurm(entry.slurm.rest, self.clock()):
                 changed = True
                 await self._after_change(entry, was_finished=False)
