@@ -31,11 +31,11 @@ from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.failures import ended_with, lost_with
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job_views import may_run
 from jupyter_slurm.services.jobs.lookup import check_not_suspended
 from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.transport.base import DetachedRun
 

@@ -348,7 +348,7 @@ class Tracker:
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
         """Return whether a job has ended; also True for a minute while the markers of tasks cannot be read."""
         if entry.is_array and not entry.is_finished:
-            slurm, now, is_complete = entry.slurm, self.clock(), vanished_tasks.is_extent_known(entry)
+            slurm, now, is_complete = entry.slurm, self.clock(), vanished_tasks.has_extent(entry)
             if await vanished_tasks.read_vanished(self.client.transport, entry, []) is None:
                 return now - self._missing.setdefault(entry.id.job if entry.id else -1, now) < ACCOUNTING_LAG_S
             if is_complete and slurm.tasks and not slurm.vanished and entry.update_from_slurm([], now):

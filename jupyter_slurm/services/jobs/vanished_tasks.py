@@ -16,7 +16,7 @@ from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["ask_accounting", "is_extent_known", "is_question_due", "read_vanished"]
+__all__ = ["ask_accounting", "has_extent", "is_question_due", "read_vanished"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def read_vanished(transport: Transport, entry: TrackedJob, rows: Sequence[
     return not new <= missing if is_read else None
 
 
-def is_extent_known(entry: TrackedJob) -> bool:
+def has_extent(entry: TrackedJob) -> bool:
     """Return whether no task of an array can be missing from its tasks and its vanished tasks."""
     return _requested(entry) is not None or not entry.slurm.rest
 

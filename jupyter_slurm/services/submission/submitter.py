@@ -22,9 +22,9 @@ from jupyter_slurm.services.jobdir.runner_files import RUNNER, install, runner_d
 from jupyter_slurm.services.jobs.array_parts import ArrayPart, divided
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job_views import may_run
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
