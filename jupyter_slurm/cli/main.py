@@ -90,9 +90,7 @@ To complete commands and names with Tab, add this line to ~/.bashrc or ~/.zshrc:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 after an error (on standard error), 2 for wrong usage."""
     for stream in (sys.stdout, sys.stderr):
-        if (
-            hasattr(stream, "reconfigure") and stream.errors == "strict"
-        ):  # a terminal may not show all characters
+        if hasattr(stream, "reconfigure") and stream.errors == "strict":  # a terminal may not show all characters
             stream.reconfigure(errors="backslashreplace")
     if "_ARGCOMPLETE" in os.environ:
         from jupyter_slurm.cli.arguments.completion import complete
