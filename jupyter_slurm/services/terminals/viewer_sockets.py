@@ -17,7 +17,6 @@ from typing import Final, Protocol, TypeGuard
 
 from jupyter_slurm.runner.terminal.keeper import HEAD
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.local.files import make_private
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.local_listeners import listen_on_socket
 from jupyter_slurm.transport.tunnel.splice import splice
@@ -63,7 +62,6 @@ class ViewerSockets:
 
     def open(self, stream: Stream) -> str:
         """Return the path of a new socket; its only connection leads to the stream, which ends with the socket."""
-        make_private(self._folder)
         listener = listen_on_socket(os.path.join(self._folder, secrets.token_hex(4)))
 
         def close_unused() -> None:
