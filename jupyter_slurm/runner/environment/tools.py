@@ -129,10 +129,15 @@ def make(tool: str, wish: EnvironmentBuildPart, path: str, files: str) -> None:
         else:
             _make_by_pip(version, path, os.path.join(files, "requirements.txt"))
     except _Failed as error:
-        lines = (line for line in error.output.splitlines() if not line.startswith(_PROGRESS))
-        if any(map(_NO_NETWORK.search, lines)) and (index := _index(tool, wish)):
+        if is_unreached(error.output) and (index := _index(tool, wish)):
             raise IndexUnreached(str(error), index) from None
         raise RuntimeRefused(f"{error} Read the lines above.") from None
+
+
+def is_unreached(output: str) -> bool:
+    """Return whether the output of a program that has failed says that it did not reach its index."""
+    lines = (line for line in output.splitlines() if not line.startswith(_PROGRESS))
+    return any(map(_NO_NETWORK.search, lines))
 
 
 class _Failed(Exception):

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.container import image_fetch as images
     from jupyter_slurm.runner.container import lock
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
+    from jupyter_slurm.runner.environment import tools
     from jupyter_slurm.runner.job_document import SessionPart
 else:
-    images = load("container.image_fetch")
+    images, tools = load("container.image_fetch"), load("environment.tools")
     lock, RuntimeRefused = images.lock, images.RuntimeRefused
 
 PACKAGE = "jupyterlab"
 _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-script-location", PACKAGE)
-_NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matching distribution", re.IGNORECASE)
+_NOT_OFFERED = f"No matching distribution found for {PACKAGE}"  # also what pip says of an index that it did not reach
 
 
 def python_with_jupyter(image: str, session: SessionPart, report: Callable[[str], None]) -> str:
@@ -138,7 +139,7 @@ def _install(path: str, report: Callable[[str], None]) -> None:
         last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
         then = (
             "The node cannot reach PyPI. Choose an image with Jupyter, or set https_proxy or PIP_INDEX_URL."
-            if _NO_NETWORK.search(text)
+            if _NOT_OFFERED in text or tools.is_unreached(text)
             else "Read the lines of pip above."
         )
         sys.stderr.write(f"{text}\n")
