@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -230,12 +231,18 @@ class SlurmView:
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
 
     def representative(self, rows: Iterable[JobRecord]) -> JobRecord | None:
-        """Return the row that determines the state; a task that the queue no longer shows counts only at the end."""
+        """Return the row that determines the state; a task that the queue no longer shows counts only at the end.
+
+        None: accounting is still to be asked for the end of a task that was never seen.
+        """
         shown = [row for task, row in self.tasks.items() if task not in self.vanished]
         chosen = representative([*shown, *(row for row in rows if row.id.task is None)])
         if chosen is not None and not chosen.state.is_finished:
             return chosen
-        return representative([self.tasks[task] for task in self.vanished if task in self.tasks]) or chosen
+        if last_seen := representative([self.tasks[task] for task in self.vanished if task in self.tasks]):
+            return last_seen
+        is_open = any(task not in self.tasks and at < math.inf for task, at in self.vanished.items())
+        return None if is_open else chosen
 
     def take_latest(self, row: JobRecord) -> None:
         """Update from the row that determines the state."""

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 async def read_vanished(transport: Transport, entry: TrackedJob, rows: Sequence[JobRecord]) -> bool | None:
     """Note the tasks without a known end that an answer of the queue does not show, and read their end markers once.
 
+    Without rows the whole job has left the queue, and accounting is asked for the job instead of its tasks.
     Return whether an end was found; None if the connection broke: the new tasks are left to the next answer.
     """
     missing, known = _unlisted(entry, rows), entry.slurm.vanished
@@ -38,7 +39,7 @@ async def read_vanished(transport: Transport, entry: TrackedJob, rows: Sequence[
                 is_read = False
         missing -= _ended(entry)
     noted = missing if is_read else missing - new
-    entry.slurm.vanished = {task: known.get(task, 0.0) for task in noted}
+    entry.slurm.vanished = {task: known.get(task, 0.0) if rows else math.inf for task in noted}
     return not new <= missing if is_read else None
 
 

@@ -171,6 +171,47 @@ async def test_a_task_that_was_cancelled_while_it_waited_does_not_delay_the_othe
     assert (site.entry.state.name, site.entry.is_finished, site.asked) == ("COMPLETED", True, ["sacct"])
 
 
+async def test_an_array_is_not_over_before_accounting_was_asked_for_tasks_that_were_never_seen(
+    transport: LocalTransport, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, "script", transport)
+    await site.poll((0, "RUNNING"), pending="1-3")
+    site.history = ControllerError("slurmdbd is away")
+    await site.poll((0, "COMPLETED"), (3, "COMPLETED"))  # 1 and 2 began and ended meanwhile, and are forgotten
+    assert (site.entry.is_finished, site.asked) == (False, ["sacct"])
+    site.now += 61
+    site.history = [_row(task, "FAILED" if task == 2 else "COMPLETED") for task in range(4)]
+    assert (await site.poll((0, "COMPLETED"), (3, "COMPLETED")))[2] == "FAILED"
+    assert (site.entry.state.name, site.entry.is_finished) == ("FAILED", True)
+
+
+async def test_an_array_is_over_though_accounting_does_not_know_all_of_its_tasks(
+    transport: LocalTransport, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, "script", transport)
+    site.history = [_row(0, "COMPLETED")]
+    await site.poll((0, "RUNNING"), pending="1-3")
+    for _ in range(2):
+        await site.poll((0, "COMPLETED"), (3, "COMPLETED"))
+        assert not site.entry.is_finished
+        site.now += 30
+    await site.poll((0, "COMPLETED"), (3, "COMPLETED"))
+    assert (site.entry.state.name, site.asked) == ("COMPLETED", ["sacct", "sacct"])
+
+
+async def test_an_array_that_left_the_queue_meanwhile_is_over_once_accounting_knows_a_task(
+    transport: LocalTransport, tmp_path: Path
+) -> None:
+    site = Site(tmp_path, "script", transport)
+    await site.poll((0, "RUNNING"), pending="1-3")
+    site.history = ControllerError("slurmdbd is away")
+    await site.poll((0, "COMPLETED"), (3, "COMPLETED"))
+    assert not site.entry.is_finished
+    site.history = [_row(0, "COMPLETED"), _row(3, "COMPLETED")]
+    await site.poll()
+    assert (site.entry.state.name, site.entry.is_finished) == ("COMPLETED", True)
+
+
 @pytest.mark.parametrize("waiting", ["2-3", "2,..."])
 @pytest.mark.parametrize("requested", [None, "what is this"])
 async def test_tasks_that_only_waited_count_at_the_end_of_an_array_of_unknown_extent(
