@@ -75,6 +75,7 @@ class RunningCell:
         self._place: JobDirectory | None = None
         self._record: Any = None
         self._has_shown = self._is_lacking = False
+        self._problem = self._unrecorded = ""  # the last problem of recording, and an end that is not written yet
 
     @property
     def place(self) -> Any:
@@ -153,11 +154,28 @@ class RunningCell:
         self.is_over = True
         self.close()
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": code == 130, **said}
+        self._unrecorded = json.dumps(end)
+        self.record_end()
+
+    def record_end(self) -> None:
+        """Write the end of the cell if that was not possible before."""
+        if not self._unrecorded:
+            return
         try:
-            self.place.put(os.path.join(self.folder, "end.json"), json.dumps(end))
+            self.place.put(os.path.join(self.folder, "end.json"), self._unrecorded)
+            self._unrecorded = ""
             self.place.publish_event("ended")
-        except (OSError, ValueError) as error:
-            sys.stderr.write(f"the end of the cell {self.key} could not be recorded: {error}\n")
+        except OSError as error:
+            self._report(f"the end of the cell {self.key} could not be recorded yet: {error}")
+        except ValueError as error:
+            self._unrecorded = ""
+            self._report(f"the end of the cell {self.key} could not be recorded: {error}")
+
+    def _report(self, problem: str) -> None:
+        """Print a problem of recording, each one once."""
+        if problem != self._problem:
+            self._problem = problem
+            sys.stderr.write(f"{problem}\n")
 
     def close(self) -> None:
         """Close the files of the cell."""
@@ -207,6 +225,11 @@ class RunningCells:
                     self._take(key, what)
                 return True
         return False
+
+    def record_ends(self) -> None:
+        """Write ends that could not be written before: the disk may have room again."""
+        for one in self._cells.values():
+            one.record_end()
 
     def _take(self, key: str, what: str) -> None:
         known = self._cells.get(key)

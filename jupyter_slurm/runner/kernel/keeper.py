@@ -317,6 +317,7 @@ class Keeper:
         self.door.tick()
         if self._unnoted is not None:
             self._note(**self._unnoted)
+        self.cells.record_ends()
         if not self._over and self.door.alone > self.lease:
             self._over = {"event": "lease_over", "seconds": self.lease}
             sys.stderr.write(f"No notebook was connected to this kernel for {self.lease:g} s: it ends.\n")

@@ -140,6 +140,25 @@ def test_a_cell_waits_is_interrupted_and_withdrawn(
     assert keeper.wait() == 0, keeper.log()
 
 
+def test_the_end_of_a_cell_is_recorded_once_that_is_possible(
+    keep: Keep, ended: Callable[..., Any], wait_for: Callable[..., Any], tmp_path: Path
+) -> None:
+    keeper, gate = keep(cwd=str(tmp_path)), tmp_path / "gate"
+    front = keeper.front().connect()
+    folder = keeper.give(
+        "first", "import pathlib, time\nprint('on')\nwhile not pathlib.Path('gate').exists(): time.sleep(0.05)"
+    )
+    wait_for(lambda: front.pump() and (folder / "stdout").exists(), "its first words")
+    draft = folder / "end.json.tmp"
+    draft.mkdir()  # no file can be written there, as on a full disk
+    gate.touch()
+    wait_for(lambda: front.pump() and "could not be recorded yet" in keeper.log(), "the failure")
+    assert front.run("print('goes on')") == "goes on\n"
+    assert keeper.log().count("could not be recorded yet") == 1
+    draft.rmdir()
+    assert ended(front, folder)["exit_code"] == 0
+
+
 def test_a_kernel_of_another_language_takes_no_such_cell(keep: Keep, ended: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "other.py"
     script.write_text(
