@@ -178,6 +178,9 @@ export class LaunchPanel extends ReactWidget {
 
   protected override render(): React.ReactElement {
     const choose = (session: string | null): void => {
+      if (this.isDisposed) {
+        return; // the page was closed during a launch
+      }
       this._place = { ...this._place, session };
       this._chosen.emit();
       this.update();

@@ -303,6 +303,25 @@ describe("the page of a session", () => {
     expect(panel.place.session).toBe(KEY);
   });
 
+  it("stays as it is if it is closed during a launch", async () => {
+    const desk = here(CLUSTER);
+    const panel = await fill(desk);
+    let launch: (job: unknown) => void = () => undefined;
+    desk.api.launch.mockReturnValueOnce(
+      new Promise((resolve) => {
+        launch = resolve;
+      }),
+    );
+    button("Launch").click();
+    await vi.waitFor(() => {
+      expect(desk.api.launch).toHaveBeenCalledOnce();
+    });
+    panel.dispose();
+    launch(session("starting"));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect([panel.place.session, panel.node.childElementCount]).toEqual([null, 0]);
+  });
+
   it("shows one that is there already, step by step, and opens it through this server", async () => {
     const desk = here(CLUSTER);
     await open(desk, { session: KEY });

@@ -57,6 +57,7 @@ export function addSelectionCommands(
       .map(({ table }) => table)
       .sort((a, b) => b.lastUse - a.lastUse)[0];
   const marked = (): readonly IJob[] => latest()?.marked ?? [];
+  const target = (): IJob | null => latest()?.target ?? null;
   const targets = (act: unknown): readonly IJob[] =>
     marked().filter((job) => isAllowed(act as Act, job) && model.pendingAct(job) === null);
   commands.addCommand(CommandIDs.act, {
@@ -68,16 +69,14 @@ export function addSelectionCommands(
   commands.addCommand(CommandIDs.openSelected, {
     label: trans.__("Open Job"),
     icon: entryIcon(launchIcon),
-    isEnabled: () => marked().length > 0,
+    isEnabled: () => target() !== null,
     execute: async () => {
-      const table = latest();
-      const job = table?.lines[table.active]?.job ?? table?.marked[0];
+      const job = target();
       await (job && !job.isForeign && openJob(commands, job));
     },
   });
   const running = (): IJob | undefined => {
-    const table = latest();
-    const job = table?.lines[table.active]?.job ?? table?.marked[0];
+    const job = target();
     return job && !job.isForeign && stateKind(job.state) === "running" ? job : undefined;
   };
   const inRunning = (command: string, icon: LabIcon, label: string, caption: string) => ({

@@ -44,6 +44,12 @@ export abstract class SelectableLines extends Model {
     return this._at;
   }
 
+  /** The job that a command for a single job means: that of the active line; null: it is no longer shown. */
+  get target(): IJob | null {
+    const job = this._active === null ? this.marked[0] : this.lines[this.active]?.job;
+    return job ?? null;
+  }
+
   /** Return the index that a drawn line has now: the lines may have changed since; -1: it is no longer shown. */
   lineOf({ job, parent }: IRow): number {
     const key = identity(job);

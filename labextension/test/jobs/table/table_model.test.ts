@@ -305,6 +305,19 @@ describe("a table of jobs", () => {
     expect(marked()).toBe("");
   });
 
+  it("means for a command for one job that of the active line, and no other one once it is gone", () => {
+    const model = new Model(...[1, 2, 3].map((id) => job(id, "RUNNING")));
+    const table = tableOf(model);
+    table.markAll();
+    expect(table.target?.id).toBe("3");
+    table.pointAt(1);
+    expect([table.target?.id, table.marked.length]).toEqual(["2", 3]);
+    model.jobsAre([job(3, "RUNNING"), job(1, "RUNNING")]);
+    expect([table.target, table.marked.length]).toEqual([null, 2]); // its menu may still be open
+    table.pointAt(0);
+    expect(table.target?.id).toBe("3");
+  });
+
   it("unfolds an array, and asks for its tasks again when it has changed", async () => {
     const model = new Model(job(1, "RUNNING", { tasks: { RUNNING: 2 } }), job(2, "RUNNING"));
     const table = tableOf(model);
