@@ -13,7 +13,7 @@ from typing import Final
 
 from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME
 from jupyter_slurm.domain.staging_rules import names as first_names
-from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, LINK, Entry, is_copied
+from jupyter_slurm.domain.storage.transfer_rules import DIRECTORY, FILE, LINK, UNREADABLE, Entry, is_copied
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.staging.local_folder import check_free_space
 from jupyter_slurm.services.transfers.sides import Destination, Group, Item
@@ -144,12 +144,13 @@ def _walk(folder: str, names: list[str]) -> Iterator[tuple[str, Entry]]:
         pending = [name] if stat.S_ISDIR(found.st_mode) else []
         while pending:
             below = pending.pop()
-            with os.scandir(os.path.join(folder, below)) as items:
-                for item in items:
-                    path = os.path.join(below, item.name)
+            try:
+                for path, item in [(os.path.join(below, i.name), i) for i in os.scandir(os.path.join(folder, below))]:
                     yield path, _entry(item.path, item.stat(follow_symlinks=False))
                     if item.is_dir(follow_symlinks=False):
                         pending.append(path)
+            except PermissionError:
+                yield below, Entry(UNREADABLE, 0, 0)
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:

@@ -145,7 +145,7 @@ def test_a_copy_continues_after_read_only_files_have_arrived(run: Run, short_pat
     assert os.listdir(dest) == ["project"]
 
 
-@pytest.mark.parametrize("kind", ["get", "get by tar", "copy", "copy by a job"])
+@pytest.mark.parametrize("kind", ["put", "put by tar", "get", "get by tar", "copy", "copy by a job"])
 def test_directories_that_a_user_may_not_read_are_named(run: Run, short_path: Path, kind: str) -> None:
     source, dest = short_path / "project", short_path / "two"
     for name in ("logs/secret", "logs/deep/file", "listed/file", "open/file"):
