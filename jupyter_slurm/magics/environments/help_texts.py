@@ -66,7 +66,7 @@ Keywords of env create (they have no dashes; options of Slurm have):
     from=FILE     install the packages of a requirements.txt, a pyproject.toml (its dependencies), a uv.lock or an
                   environment.yml; from=this (default): the exact versions of the packages of this notebook's Python;
                   from=notebook: only those that the cells of this notebook import
-    python=3.12   use this version of Python (default: that of the cluster; with from=this that of this notebook)
+    python=3.12   use this version of Python (default: that of this notebook; with from=FILE that of the cluster)
     tool=NAME     use uv, pip, micromamba, mamba or conda (default: uv if the cluster has it, else pip)
     replace       make the environment also if one with the same packages exists
     force         install packages for a newer CUDA than the drivers of the nodes run

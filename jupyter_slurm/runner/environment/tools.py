@@ -203,20 +203,20 @@ def find_python(version: str) -> str:
     RuntimeRefused
         There is none.
     """
-    names = [f"python{version}", "python3"] if version else ["python3"]
-    seen = []
+    names, seen, others = [f"python{version}", "python3"] if version else ["python3"], "", ""
     for name in names:
         path = find_program(name)
         if path:
             done = subprocess.run(
                 [path, "-c", _VERSION], capture_output=True, text=True, check=False, env=_environment()
             )
-            if not version or done.stdout.strip() == version:
+            found = done.stdout.strip()
+            if not version or found == version:
                 return path
-            seen.append(f"{path} is Python {done.stdout.strip()}")
-    told = f" ({seen[-1]})" if seen else ""
+            seen, others = f" ({path} is Python {found})", f"python={found}, or with "
     raise RuntimeRefused(
-        f"This node has no Python {version or '3'} on PATH{told}. Omit python=, or use tool=uv, which can fetch one."
+        f"This node has no Python {version or '3'} on PATH{seen}. "
+        f"Use `%slurm env create` with {others}tool=uv, which can fetch one."
     )
 
 
