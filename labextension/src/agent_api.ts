@@ -27,6 +27,8 @@ import type { IForeignSubmission } from "./job_page/resubmission_dialog";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi, ISurvey } from "./kernels/move_model";
 import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
+import type { IRoom } from "./resources/room";
+import type { IRunningUse } from "./resources/running_use";
 import type { IChoice, IPreview, ISessionsApi } from "./sessions/model";
 import type { ITerminalRecord, ITerminalsApi } from "./terminals/model";
 
@@ -37,7 +39,7 @@ const SERVER_API = "jupyter-slurm/api/server";
 const LOG_TAIL_BYTES = 16_384;
 /** Longest silence of an event stream, in milliseconds: the agent sends a heartbeat every 15 seconds. */
 const MAX_SILENCE_MS = 50_000;
-/** Longest wait for an answer, in milliseconds. The agent answers within a quarter of this. */
+/** Longest wait for an answer, in milliseconds. The agent answers within three quarters of this. */
 const MAX_WAIT_MS = 60_000;
 
 async function problemOf(response: Response): Promise<IProblem> {
@@ -214,6 +216,18 @@ export class AgentApi
     const query = `?newer=${newer === true}&nodes=${nodes === true}`;
     const signal = AbortSignal.timeout(MAX_WAIT_MS);
     return (await this._json(["clusters", cluster, "resources"], query, { signal })) as IResources;
+  }
+
+  async runningUse(cluster: string): Promise<IRunningUse> {
+    const signal = AbortSignal.timeout(MAX_WAIT_MS);
+    return (await this._json(["clusters", cluster, "running"], "", { signal })) as IRunningUse;
+  }
+
+  async room(cluster: string, newer: boolean): Promise<IRoom> {
+    const signal = AbortSignal.timeout(MAX_WAIT_MS);
+    return (await this._json(["clusters", cluster, "room"], `?newer=${newer}`, {
+      signal,
+    })) as IRoom;
   }
 
   async queue(cluster: string): Promise<IQueue> {

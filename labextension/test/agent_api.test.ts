@@ -52,6 +52,20 @@ describe("AgentApi", () => {
     ]);
   });
 
+  it("asks who uses what, and for the room for files, which is newer after a click", async () => {
+    const seen: (string | undefined)[] = [];
+    const api = await start((request, response) => {
+      seen.push(request.url?.replace(/&?\d{13}$/, ""));
+      response.end("{}");
+    });
+    await api.runningUse("local");
+    await api.room("local", true);
+    expect(seen.map((url) => url?.replace("/user/me/jupyter-slurm/api/v1/clusters/", ""))).toEqual([
+      expect.stringMatching(/^local\/running\??$/),
+      "local/room?newer=true",
+    ]);
+  });
+
   it("asks for nothing whose name would lead to another address", async () => {
     const seen: (string | undefined)[] = [];
     const api = await start((request, response) => {

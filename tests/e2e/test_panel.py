@@ -22,6 +22,15 @@ from playwright.sync_api import Locator, Page, Route, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
+# Prints what quota(1) prints on file systems with quotas; it says that much is free, so that no job is warned.
+QUOTA = """#!/bin/sh
+[ "$1" = -wp ] || exit
+set -- $(df -Pk "$HOME" | tail -n 1)
+echo "Disk quotas for user ana (uid 1001):"
+echo "     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace"
+echo "$1 97000000000 0 100000000000 0 9990 0 10000 0"
+echo "nas:/scratch/<b>lab</b> 1048576* 0 1048576 0 1 0 0 0"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +41,10 @@ def held_scancel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str], held_scancel: Path) -> Any:
-    """Provide a JupyterLab whose scancel can be held up."""
-    scancel = held_scancel.with_name("scancel")
+    """Provide a JupyterLab whose scancel can be held up, on a computer with quotas."""
+    scancel, quota = held_scancel.with_name("scancel"), held_scancel.with_name("quota")
+    quota.write_text(QUOTA)
+    quota.chmod(0o755)
     waiting = f"while [ -e {held_scancel} ]; do sleep 0.1; done"
     scancel.write_text(f'#!/bin/sh\n{waiting}\nexec {shutil.which("scancel")} "$@"\n')
     scancel.chmod(0o755)
@@ -178,6 +189,75 @@ def test_jobs_are_seen_and_cancelled(
     cancelled.click()
     expect(rows).to_have_count(2)
     wait_for(lambda: '["cancelled"]' not in page.evaluate(SAVED_TABLE), "other tests begin with all")
+
+
+def _see_who_uses_gpus(free: Locator, other: str) -> None:
+    """The own row comes first; the keys of the table can be chosen."""
+    free.get_by_text("GPUs and CPUs in use").click()
+    table = free.get_by_role("table", name="GPUs and CPUs in use")
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0).get_by_role("rowheader")).to_have_text(re.compile(r"\byou\b"))
+    expect(rows.nth(0).get_by_role("cell")).to_have_text(["1", "1", "1"])
+    expect(rows.nth(1).get_by_role("rowheader")).to_have_text(re.compile(f"^{other}"))
+    expect(rows.nth(1).get_by_role("cell")).to_have_text(["3", "2", "1"])
+    grouping = free.get_by_label("Group by")
+    grouping.select_option("Partition")
+    expect(rows.get_by_role("rowheader")).to_have_text([re.compile("^arandu")])
+    expect(rows.get_by_role("cell")).to_have_text(["4", "3", "2"])
+    grouping.select_option("User, Account, Partition")
+    expect(rows).to_have_count(2)
+    expect(table.get_by_role("columnheader")).to_have_count(6)
+
+
+def _see_room_for_files(free: Locator) -> None:
+    """The disk, a quota that is nearly full, and one of another file system that is full."""
+    free.get_by_text("Quotas and free space").press("Enter")
+    table = free.get_by_role("table", name="Quotas and free space")
+    quota = table.get_by_role("row").filter(has_text="quota of user ana").first
+    expect(quota.get_by_role("cell")).to_have_text(
+        ["90.3 TiB", "93.1 TiB", "2.8 TiB", "97 %nearly full", "9,990 of 10,000 nearly full"]
+    )
+    full = table.get_by_role("row").filter(has_text="nas:/scratch/<b>lab</b>")
+    expect(full).to_contain_text("100 %full")
+    expect(table.get_by_role("row").filter(has_text="disk, shared by all users").first).to_contain_text(" %")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="no other user can have jobs")
+def test_the_use_by_all_users_and_the_room_for_files_are_told_on_request(
+    page: Page,
+    bob: str,
+    sbatch: Callable[..., str],
+    screenshot: Callable[[Page, str], None],
+    axe: Callable[[Page, str], None],
+) -> None:
+    sbatch("-p", "arandu", "--gpus=1")
+    sbatch("-p", "arandu", "--gpus=3", "--cpus-per-task=2", user=bob)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.split("?")[0].rpartition("/")[2]))
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # it would come in front of the panel
+    expect(page.locator(".jp-Slurm-status button")).to_contain_text("1 running")
+    for place, command in (("#jupyter-slurm-panel", "open"), ("#jupyter-slurm-side-bar", "show-side-bar")):
+        page.evaluate(f"window.jupyterapp.commands.execute('jupyter-slurm:{command}').then(() => null)")
+        page.locator(place).get_by_text("Free on arandu").click()
+        free = page.locator(f"{place} .jp-Slurm-resources")
+        expect(free.locator("[data-gpu=a100]")).to_contain_text("of 8 free")
+        if place == "#jupyter-slurm-panel":
+            assert not {"running", "room"} & {*asked}, "only on request"
+            _see_who_uses_gpus(free, bob)
+            _see_room_for_files(free)
+        else:
+            free.get_by_text("Quotas and free space").click()
+            expect(free).to_contain_text("90.3 TiB of 93.1 TiB, 2.8 TiB free")
+            free.get_by_text("GPUs and CPUs in use").click()
+            answers = free.locator(".jp-Slurm-answer")
+            expect(answers.get_by_role("table").first).to_be_visible()
+            widths = answers.evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
+            assert max(widths) <= 0, "the side bar has all of the two tables"
+        free.locator(".jp-Slurm-answer").last.scroll_into_view_if_needed()
+        screenshot(page, f"panel-use-{command}")
+        axe(page, f"{place} .jp-Slurm-resources")
+    assert [asked.count(name) for name in ("running", "room")] == [1, 1], "two views, one answer"
 
 
 def _choose_action(page: Page, name: str) -> None:

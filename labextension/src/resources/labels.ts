@@ -150,10 +150,22 @@ export function ageText(trans: TranslationBundle, known: IResourcesState): strin
   if (resources === null) {
     return isLoading ? trans.__("Loading free resources…") : "";
   }
-  const age = trans.__("Checked %1.", formatClock(resources.asked_at));
-  return resources.unknown_since === null
+  return checkedText(trans, resources);
+}
+
+/** The time of an answer, and since when there is no newer one. */
+export interface IAnswerAge {
+  readonly asked_at: number;
+  readonly unknown_since: number | null;
+  readonly said: string;
+}
+
+/** Return the time of an answer, and the reason why a newer one is missing. */
+export function checkedText(trans: TranslationBundle, answer: IAnswerAge): string {
+  const age = trans.__("Checked %1.", formatClock(answer.asked_at));
+  return answer.unknown_since === null
     ? age
-    : `${age} ${trans.__("Not updated since %1.", formatClock(resources.unknown_since))} ${resources.said}`;
+    : `${age} ${trans.__("Not updated since %1.", formatClock(answer.unknown_since))} ${answer.said}`;
 }
 
 /** Return an amount of a resource with its unit. */

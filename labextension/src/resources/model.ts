@@ -9,6 +9,9 @@ import { retryUntilAnswered } from "../common/api/retry";
 import { otherGres, type ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import { parseDuration } from "../common/time_limit";
+import { Answers, type IAnswers } from "./answers";
+import type { IRoom } from "./room";
+import type { IRunningUse } from "./running_use";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
 export type IGpus = ApiSchemas["Gpus"];
@@ -32,9 +35,12 @@ export type ILimit = Omit<
 /** The price of an hour, from the site profile. */
 export type ICost = NonNullable<IResources["cost"]>;
 
-/** The request to the agent. */
+/** The requests to the agent. */
 export interface IResourcesApi {
   resources(cluster: string, query: IResourcesQuery): Promise<IResources>;
+  runningUse(cluster: string): Promise<IRunningUse>;
+  /** `newer`: whether a button was pressed. */
+  room(cluster: string, newer: boolean): Promise<IRoom>;
 }
 
 /** The options of a request. */
@@ -55,6 +61,10 @@ export interface IResourcesState {
 
 export interface IResourcesModel extends IDisposable {
   readonly changed: ISignal<IResourcesModel, void>;
+  /** The use of each cluster by all users. */
+  readonly use: IAnswers<IRunningUse>;
+  /** Free space and quotas on each cluster. */
+  readonly room: IAnswers<IRoom>;
   stateOf(cluster: string): IResourcesState;
   /** Load the resources. The agent asks Slurm at most once a minute; after a click sooner, within limits. */
   load(cluster: string, query?: IResourcesQuery): Promise<void>;
@@ -66,14 +76,26 @@ export const IResourcesModel = new Token<IResourcesModel>(
 );
 
 const NOTHING: IResourcesState = { resources: null, problem: null, isLoading: false };
+/** Times for which the agent keeps an answer, in milliseconds. */
+const [USE_PERIOD_MS, ROOM_PERIOD_MS] = [60_000, 300_000];
 
 export class ResourcesModel extends Model implements IResourcesModel {
+  readonly use: IAnswers<IRunningUse>;
+  readonly room: IAnswers<IRoom>;
   private readonly _states = new Map<string, IResourcesState>();
   /** Clusters whose nodes are wanted. */
   private readonly _withNodes = new Set<string>();
 
   constructor(private readonly _api: IResourcesApi) {
     super();
+    this.use = new Answers((cluster) => _api.runningUse(cluster), USE_PERIOD_MS);
+    this.room = new Answers((cluster, newer) => _api.room(cluster, newer), ROOM_PERIOD_MS);
+  }
+
+  override dispose(): void {
+    this.use.dispose();
+    this.room.dispose();
+    super.dispose();
   }
 
   stateOf(cluster: string): IResourcesState {

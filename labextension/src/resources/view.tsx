@@ -7,6 +7,7 @@ import type { ICluster } from "../common/api/objects";
 import { acceleratorName, otherGres } from "../common/launch_request";
 import { FoldHead } from "../common/jupyterlab/fold_head";
 import { clusterName } from "../common/labels";
+import { AnswerFold } from "./answer_fold";
 import {
   ageText,
   amountText,
@@ -28,6 +29,9 @@ import {
   type IResourcesModel,
   type IResourcesState,
 } from "./model";
+import { Room } from "./room_view";
+import { RunningUse } from "./running_use_view";
+import { Table } from "./table";
 
 /** Largest number of nodes in the list. */
 const MAX_NODES = 200;
@@ -147,27 +151,6 @@ function OwnUse({ trans, resources: { use, limits } }: IShown): React.ReactEleme
   );
 }
 
-function Table(props: {
-  readonly label: string;
-  readonly heads: readonly string[];
-  readonly children: React.ReactNode;
-}): React.ReactElement {
-  return (
-    <table aria-label={props.label}>
-      <thead>
-        <tr>
-          {props.heads.map((head) => (
-            <th key={head} scope="col">
-              {head}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>{props.children}</tbody>
-    </table>
-  );
-}
-
 /** The age of the data, and a button that loads them again. */
 export function Age(props: {
   readonly model: IResourcesModel;
@@ -199,6 +182,35 @@ interface IProps {
   readonly cluster: ICluster;
 }
 
+/** What is loaded only when it is opened. */
+function Folds(props: {
+  readonly model: IResourcesModel;
+  readonly trans: TranslationBundle;
+  readonly cluster: string;
+}): React.ReactElement {
+  const { model, trans, cluster } = props;
+  return (
+    <>
+      <AnswerFold
+        {...{ trans, cluster }}
+        title={trans.__("GPUs and CPUs in use")}
+        answers={model.use}
+        pace={trans.__("The agent asks Slurm at most once a minute.")}
+      >
+        {(use) => <RunningUse {...{ trans, use }} />}
+      </AnswerFold>
+      <AnswerFold
+        {...{ trans, cluster }}
+        title={trans.__("Quotas and free space")}
+        answers={model.room}
+        pace={trans.__("The agent asks the login node every five minutes, or after a click.")}
+      >
+        {(room) => <Room {...{ trans, room }} />}
+      </AnswerFold>
+    </>
+  );
+}
+
 /** The resources of one cluster, loaded when they are shown and by a button. */
 function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
   const { id } = cluster;
@@ -225,6 +237,7 @@ function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement
                 <Nodes {...{ trans, resources }} />
               </>
             )}
+            <Folds {...{ model, trans }} cluster={id} />
           </div>
         );
       }}

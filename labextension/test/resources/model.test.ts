@@ -54,7 +54,7 @@ async function show(shown: Widget, sign: string): Promise<HTMLElement> {
 describe("the model of what is free", () => {
   it("asks once for all who look, keeps what was known, and says what went wrong", async () => {
     const resources = vi.fn(() => Promise.resolve(RESOURCES));
-    const model = new ResourcesModel({ resources });
+    const model = new ResourcesModel({ resources, runningUse: vi.fn(), room: vi.fn() });
     await Promise.all([model.load("local"), model.load("local"), model.load("local")]);
     expect(resources).toHaveBeenCalledExactlyOnceWith("local", { newer: false, nodes: false });
     resources.mockRejectedValueOnce(new Error("Slurm does not answer"));
@@ -77,7 +77,7 @@ describe("the model of what is free", () => {
       .fn<IResourcesApi["resources"]>()
       .mockRejectedValueOnce(waits)
       .mockResolvedValue(RESOURCES);
-    const model = new ResourcesModel({ resources });
+    const model = new ResourcesModel({ resources, runningUse: vi.fn(), room: vi.fn() });
     const said: unknown[] = [];
     model.changed.connect(() => said.push(model.stateOf("local").problem?.detail));
     const form = model.load("local");

@@ -6,6 +6,8 @@ import type { ICluster, IJob } from "../../src/common/api/objects";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import type { ILaunchForm } from "../../src/common/launch_request";
 import { ResourcesModel, type IResources } from "../../src/resources/model";
+import type { IRoom } from "../../src/resources/room";
+import type { IRunningUse } from "../../src/resources/running_use";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../../src/sessions/model";
 
 export const CLUSTER: ICluster = { id: "local", name: "arandu", gpus: true, poll: { error: null } };
@@ -97,6 +99,9 @@ export interface IHere {
   readonly saved: Map<string, ILaunchForm>;
   /** Answers what is free; at first nothing is known of it. */
   readonly resources: ReturnType<typeof vi.fn>;
+  /** Answer who uses what, and what room there is; at first nothing is known of them either. */
+  readonly runningUse: ReturnType<typeof vi.fn>;
+  readonly room: ReturnType<typeof vi.fn>;
   /** What the jobs' model has from now on. */
   readonly tell: (...jobs: IJob[]) => void;
 }
@@ -150,6 +155,9 @@ export function here(...clusters: ICluster[]): IHere {
     changed.emit();
   };
   const resources = vi.fn(() => Promise.reject<IResources>(new Error("nobody knows")));
-  const model = new SessionsModel(api, told, memory, new ResourcesModel({ resources }));
-  return { model, api, saved, resources, tell };
+  const runningUse = vi.fn(() => Promise.reject<IRunningUse>(new Error("nobody knows")));
+  const room = vi.fn(() => Promise.reject<IRoom>(new Error("nobody knows")));
+  const known = new ResourcesModel({ resources, runningUse, room });
+  const model = new SessionsModel(api, told, memory, known);
+  return { model, api, saved, resources, runningUse, room, tell };
 }
