@@ -7,14 +7,16 @@ Support" of Slurm's documentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import total_ordering
+from functools import cached_property, lru_cache, total_ordering
+from itertools import chain, islice, pairwise
 from typing import Final
 
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["MAX_EXPANDED_TASKS", "JobId", "TaskRange", "parse_queue_id"]
+__all__ = ["MAX_EXPANDED_TASKS", "MAX_TRACKED_TASKS", "JobId", "TaskRange", "parse_queue_id", "tracked_tasks"]
 
 #: Slurm keeps IDs of jobs and tasks in 32 bits; the top values mean "none" and "infinite" (slurm.h).
 _MAX_ID: Final = 0xFFFFFFFC
@@ -22,8 +24,14 @@ _MAX_ID: Final = 0xFFFFFFFC
 #: MaxArraySize cannot be configured beyond 4,000,001 (slurm.conf(5)), so no real array has more tasks.
 MAX_EXPANDED_TASKS: Final = 4_000_001
 
+#: Tasks of an array that are tracked one by one. slurmctld is slow with this many jobs (slurm.conf(5), MaxJobCount).
+MAX_TRACKED_TASKS: Final = 200_000
+
 # A longer text is not a list of tasks: squeue prints at most as many characters as SLURM_BITSTR_LEN allows.
 _MAX_RANGE_CHARACTERS: Final = 1 << 20
+
+_MAX_RANGES: Final = 20_000  # of a row: SLURM_BITSTR_LEN allows 8192 characters
+_MAX_BLOCKS: Final = 10_000  # of an array that is submitted in parts
 
 _ID = re.compile(
     r"(?P<job>\d{1,10})(?:_(?P<task>\d{1,10})|\+(?P<het>\d{1,10}))?(?:\.(?P<step>[0-9A-Za-z_]{1,64}(?:\+\d{1,10})?))?",
@@ -139,6 +147,8 @@ class TaskRange:
             pieces.pop()
         if (percent and not re.fullmatch(r"\d{1,10}", limit, re.ASCII)) or not (pieces or truncated):
             raise ParseError(f"{text[:80]!r} is not a list of array tasks.")
+        if len(pieces) > _MAX_RANGES:
+            raise ParseError(f"The list of array tasks has {len(pieces)} ranges; at most {_MAX_RANGES} are read.")
         ranges = tuple(_parse_range(piece, text) for piece in pieces)
         return cls(ranges, int(limit) if percent else None, truncated)
 
@@ -158,9 +168,8 @@ class TaskRange:
         limit = int(throttle[1]) if throttle else 0
         ranges = tuple(_requested_range(piece.partition("%")[0], text) for piece in pieces)
         asked = cls(ranges, limit or None)
-        if len(ranges) > 1 and asked.count() <= MAX_EXPANDED_TASKS:
-            tasks = set(asked.tasks())
-            return asked if len(tasks) == asked.count() else cls.from_tasks(tasks, limit or None)
+        if _overlap(sorted(ranges)) and asked.count() <= MAX_TRACKED_TASKS:
+            return cls.from_tasks(asked.tasks(), limit or None)
         return asked
 
     @classmethod
@@ -186,17 +195,47 @@ class TaskRange:
         """Return the number of listed tasks, without expanding them."""
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
 
+    @classmethod
+    def joined(cls, lists: Iterable[TaskRange]) -> TaskRange:
+        """Return the tasks of several rows of one answer; in an answer of Slurm, no task is listed twice."""
+        return cls(tuple(islice(chain.from_iterable(tasks.ranges for tasks in lists), _MAX_RANGES)))
+
+    @cached_property
+    def _ascending(self) -> list[tuple[int, int, int]]:
+        """The ranges in ascending order, without those that begin within another one."""
+        ordered: list[tuple[int, int, int]] = []
+        for one in sorted(self.ranges, key=lambda one: (one[0], -one[1])):
+            if not ordered or one[0] > ordered[-1][1]:
+                ordered.append(one)
+        return ordered
+
     def __contains__(self, task: object) -> bool:
-        return isinstance(task, int) and any(
-            first <= task <= last and (task - first) % step == 0 for first, last, step in self.ranges
-        )
+        if not isinstance(task, int):
+            return False
+        place = bisect_right(self._ascending, task, key=lambda one: one[0])
+        first, last, step = self._ascending[place - 1] if place else (0, 0, 0)
+        return place > 0 and task <= last and (task - first) % step == 0
+
+    def listed(self, tasks: Collection[int]) -> set[int]:
+        """Return those of some tasks that are in the list."""
+        if self.count() <= len(tasks):
+            return set(self.tasks()).intersection(tasks)
+        return {task for task in tasks if task in self}
 
     def shifted(self, offset: int) -> TaskRange:
         """Return the same tasks, with every index increased by ``offset``."""
         return replace(self, ranges=tuple((first + offset, last + offset, step) for first, last, step in self.ranges))
 
     def split(self, size: int) -> dict[int, TaskRange]:
-        """Return the tasks grouped by blocks of ``size`` indices, in ascending order; no group is empty."""
+        """Return the tasks grouped by blocks of ``size`` indices, in ascending order; no group is empty.
+
+        Raises
+        ------
+        ParseError
+            There are too many blocks.
+        """
+        if sum((last - first) // max(size, step) for first, last, step in self.ranges) > _MAX_BLOCKS:
+            raise ParseError(f"The array has more than {_MAX_BLOCKS} parts.")
         blocks: dict[int, list[tuple[int, int, int]]] = {}
         for first, last, step in self.ranges:
             while first <= last:
@@ -217,6 +256,21 @@ class TaskRange:
         if self.count() > limit:
             raise ParseError(f"The list has {self.count()} array tasks, but at most {limit} can be listed.")
         return (task for first, last, step in self.ranges for task in range(first, last + 1, step))
+
+
+@lru_cache(maxsize=64)
+def tracked_tasks(requested: str) -> TaskRange | None:
+    """Return the tasks of a value of ``--array``; None: slurmctld refuses the text, or they are too many to track."""
+    try:
+        tasks = TaskRange.requested(requested)
+    except ParseError:
+        return None
+    return tasks if tasks.count() <= MAX_TRACKED_TASKS else None
+
+
+def _overlap(ranges: Iterable[tuple[int, int, int]]) -> bool:
+    """Return whether ascending ranges overlap."""
+    return any(following[0] <= one[1] for one, following in pairwise(ranges))
 
 
 def _parse_range(piece: str, text: str) -> tuple[int, int, int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain.ids import JobId, TaskRange, parse_queue_id
+from jupyter_slurm.domain.ids import JobId, TaskRange, parse_queue_id, tracked_tasks
 from jupyter_slurm.errors import ParseError
 
 numbers = st.integers(0, 0xFFFFFFFC)
@@ -117,6 +118,43 @@ def test_expansion_bombs_are_counted_and_not_expanded() -> None:
         tasks.tasks()
     with pytest.raises(ParseError):
         TaskRange.parse("1," * 1_000_000)
+
+
+def test_many_ranges_are_searched_at_once() -> None:
+    tasks = TaskRange.parse(",".join(str(task) for task in range(1, 40_000, 2)))
+    begun = time.process_time()
+    assert [task for task in range(0, 40_000, 2) if task in tasks] == []
+    assert time.process_time() - begun < 1.0
+    with pytest.raises(ParseError, match="20002 ranges"):
+        TaskRange.parse(",".join(str(task) for task in range(1, 40_004, 2)))
+    with pytest.raises(ParseError, match="parts"):
+        TaskRange.parse("0-4294967000").split(2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(1, 5)), min_size=1, max_size=6))
+def test_a_task_is_in_a_list_that_names_it(ranges: list[tuple[int, int, int]]) -> None:
+    text = ",".join(f"{first}-{first + more}:{step}" for first, more, step in ranges)
+    tasks = TaskRange.requested(text)
+    every = set(tasks.tasks())
+    assert every == {task for first, more, step in ranges for task in range(first, first + more + 1, step)}
+    assert tasks.count() == len(every)
+    assert {task for task in range(-2, 130) if task in tasks} == every
+    assert tasks.listed(range(0, 130, 3)) == tasks.listed(range(0, 50, 3)) | {t for t in every if t % 3 == 0 and t > 49}
+    blocks = tasks.split(7).values()
+    joined = TaskRange.joined(blocks)
+    assert {task for task in range(130) if task in joined} == {t for t in range(130) if any(t in one for one in blocks)}
+
+
+def test_rows_of_an_answer_are_searched_together() -> None:
+    joined = TaskRange.joined([TaskRange.parse("20-29:3"), TaskRange.parse("2,4-8%3"), TaskRange.parse("5-...")])
+    assert joined.listed(range(40)) == {2, 4, 5, 6, 7, 8, 20, 23, 26, 29}
+    assert 5 not in TaskRange.joined([])
+    assert TaskRange.joined([TaskRange.parse("0-9"), TaskRange.parse("0-99")] * 20_000).listed([50, 200]) == {50}
+
+
+def test_tasks_that_are_too_many_are_not_tracked() -> None:
+    assert str(tracked_tasks("4,0-2%2")) == "4,0-2%2"
+    assert [tracked_tasks(text) for text in ("0-200000", "0-4294967000", "x", "0-2000000,0-2000000:2")] == [None] * 4
 
 
 @pytest.mark.parametrize("text", ["", "%3", "1-", "5-2", "1-9:0", "1%", "1%x", "a", "1;2", "0-4294967296"])

@@ -16,6 +16,7 @@ Screening = Callable[["MimeBundle", "MimeBundle"], tuple["MimeBundle", "MimeBund
 """Function that returns what is shown of the data and the metadata of a display."""
 
 _MAX_LINE_BYTES = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
+_MAX_BRACKETS = 1_000_000  # of a line: the parser holds the interpreter's lock while it makes lists and objects
 
 
 class DisplayMessage(TypedDict, total=False):
@@ -82,7 +83,9 @@ class DisplayMessages:
 
 
 def _read(line: bytes) -> DisplayMessage | None:
-    """Parse one message; return None if it is incomplete (the last line of a killed job)."""
+    """Parse one message; return None if it is incomplete (the last line of a killed job), or would hold the kernel."""
+    if line.count(b"[") + line.count(b"{") > _MAX_BRACKETS:
+        return None
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

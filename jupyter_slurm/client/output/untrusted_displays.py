@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,8 +57,7 @@ def _screened_type(kind: str, content: Any) -> tuple[dict[str, Any], bool]:
     if kind in _IMAGES:
         return ({kind: text}, True) if _BASE64.fullmatch(text) else ({}, False)
     if kind == "text/html":
-        html = _Rewriter(text)
-        return ({kind: html.text} if html.has_content else {}), html.is_whole
+        return _screened_html(text)
     if kind == "image/svg+xml":
         image = "".join(f"%{byte:02x}" for byte in text.encode("utf-8", "replace"))
         return {"text/html": f'<img src="data:image/svg+xml,{image}">'}, True
@@ -68,6 +67,20 @@ def _screened_type(kind: str, content: Any) -> tuple[dict[str, Any], bool]:
     return {}, False
 
 
+def _screened_html(source: str) -> tuple[dict[str, Any], bool]:
+    """Return what is kept of HTML, and whether that is all of it; nothing is kept of more than a browser shows."""
+    if len(source) > _MAX_HTML_CHARACTERS:
+        return {}, False
+    try:
+        html = _Rewriter(source)
+    except (AssertionError, RecursionError, ValueError):  # the parser refuses a section like <![x[
+        return {}, False
+    return ({"text/html": html.text} if html.has_content else {}), html.is_whole
+
+
+_MAX_HTML_CHARACTERS: Final = 2 << 20
+_MAX_STYLE_CHARACTERS: Final = 1000
+_MAX_DEPTH: Final = 200  # elements within each other
 _ELEMENTS: Final = frozenset(
     "a b blockquote br caption code col colgroup dd details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img "
     "kbd li mark ol p pre progress s small span strong sub summary sup table tbody td tfoot th thead tr u ul".split()
@@ -82,7 +95,7 @@ _WORDS: Final = frozenset({"align", "valign", "halign", "title", "alt", "scope",
 _CLASSES: Final = frozenset({"dataframe"})
 _STYLE: Final = re.compile(
     r"(?:(?:text-align|color|background-color|font-weight|font-style|font-family|font-size|width|height|max-width|"
-    r"padding|margin|border|border-collapse|white-space|vertical-align)\s*:\s*[-#\w\s.%,]*;?\s*)*"
+    r"padding|margin|border|border-collapse|white-space|vertical-align)\s*:[-#\w\s.%,]*(?:;\s*|$))*"
 )
 _LINK: Final = re.compile(r"https?://[^\s\"'<>]*", re.IGNORECASE)
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*")
@@ -106,7 +119,7 @@ class _Rewriter(HTMLParser):
         self._open: list[str] = []
         self._silent: list[str] = []
         self.feed(source)
-        self.close()
+        self.handle_data(unescape(self.rawdata))  # not close(), which reads the rest again at each "<"
         self._parts += [f"</{tag}>" for tag in reversed(self._open)]
 
     @property
@@ -122,6 +135,9 @@ class _Rewriter(HTMLParser):
             self.is_whole &= tag in _PLAIN
             return
         if self._silent:
+            return
+        if tag not in _VOID and len(self._open) >= _MAX_DEPTH:
+            self.is_whole = False
             return
         kept = "".join(f' {name}="{escape(value)}"' for name, value in self._attributes(tag, attrs))
         self._parts.append(f"<{tag}{kept}>")
@@ -157,7 +173,7 @@ class _Rewriter(HTMLParser):
             fits = {
                 "href": tag == "a" and _LINK.fullmatch(value),
                 "src": tag == "img" and _PICTURE.fullmatch(value),
-                "style": _STYLE.fullmatch(value),
+                "style": len(value) <= _MAX_STYLE_CHARACTERS and _STYLE.fullmatch(value),
                 "class": set(value.split()) <= _CLASSES,
             }
             if fits.get(name) or name in _WORDS or (name in _NUMBERS and re.fullmatch(r"[\d.]+(px|%|em)?", value)):

@@ -28,6 +28,7 @@ ACTION_RESULTS: Final = {
 ACTION_COSTS: Final = {act: 2 if act in ("hold", "release") else 1 for act in ACTIONS}
 
 # A finished job needs no cancelling. For an array, Slurm also names the tasks that succeeded.
+_MAX_LINE: Final = 1000  # characters: the patterns take quadratic time
 _NO_REFUSAL: Final = re.compile(r"already completing or completed|No error", re.IGNORECASE)
 _SCANCEL: Final = re.compile(r"error: Kill job error on job id (?P<id>\S+): (?P<said>.+)")
 _SCONTROL: Final = (
@@ -54,7 +55,7 @@ def refusals(act: str, ids: Sequence[str], stderr: str) -> dict[str, str]:
     patterns = (_SCANCEL,) if act == "cancel" else _SCONTROL
     said: dict[str, list[str]] = {}
     for line in stderr.splitlines():
-        found = next((match for pattern in patterns if (match := pattern.search(line))), None)
+        found = next((match for pattern in patterns if (match := pattern.search(line[:_MAX_LINE]))), None)
         meant = _meant(found["id"], ids) if found else None
         if found and meant is not None and not _NO_REFUSAL.search(found["said"]):
             said.setdefault(meant, []).append(found["said"].strip())

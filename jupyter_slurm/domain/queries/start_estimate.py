@@ -14,7 +14,7 @@ __all__ = ["StartEstimate", "parse_start_estimate"]
 #   Job 7 to start at 1764118800 using 4 processors on n[1-2]
 #   Job 7 to start at 1764118800 on cluster c a using 4 processors on nodes n[1-2] in partition gpu
 # Stable are: the start is the first, and each other value stands beside a word of its own.
-_LINE = re.compile(r"\bjobs?\b.*?\bstart at (?P<start>\S+)(?P<rest>.*)", re.IGNORECASE)
+_LINE = re.compile(r"(?>.*?\bjobs?\b).*?\bstart at (?P<start>\S+)(?P<rest>.*)", re.IGNORECASE)
 _CPUS = re.compile(r"\b(\d{1,9}) (?:processors?|cpus?)\b", re.IGNORECASE)
 _NODES = re.compile(r"\bon (?:nodes? )?(?!nodes?\b|cluster\b|partition\b)(\S+)", re.IGNORECASE)
 _PARTITION = re.compile(r"\bpartition ([^\s,]+)", re.IGNORECASE)
@@ -50,7 +50,7 @@ def parse_start_estimate(text: str) -> StartEstimate:
     text : str
         Standard output and standard error. A plugin of the site may print lines of its own before.
     """
-    found = [line for line in map(_LINE.search, text.splitlines()) if line and not _DEBUG.search(line.string)]
+    found = [line for line in map(_LINE.match, text.splitlines()) if line and not _DEBUG.search(line.string)]
     if not found:
         return StartEstimate()
     rest = found[-1]["rest"]

@@ -323,7 +323,7 @@ def _checked(rows: list[list[str]], title: str = "") -> Table:
     return Table([column.strip() for column in columns], body, title)
 
 
-_ZERO: Final = re.compile(r"\s*(?:[0.,-]*|\(null\))\s*")
+_ZERO: Final = re.compile(r"\s*(?:(?:[0.,-]+|\(null\))\s*)?")
 
 
 def _without_unused_factors(table: Table) -> Table:

@@ -26,10 +26,10 @@ from jupyter_slurm.services.allocations.step_environment import StepEnvironments
 from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
-from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
+from jupyter_slurm.services.jobdir.job_written_files import read_time, read_untrusted
 from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
-from jupyter_slurm.services.jobs.failures import ended_with, lost_with
+from jupyter_slurm.services.jobs.failures import contained, ended_with, lost_with
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import may_run
 from jupyter_slurm.services.jobs.lookup import check_not_suspended
@@ -233,7 +233,7 @@ class Steps:
                 number, nodes, restarts = str(int(told["id"])), str(told["nodes"] or ""), int(told.get("restarts") or 0)
                 step = replace(entry.record.step, id=number, nodes=nodes, restarts=restarts)
                 entry.record = replace(entry.record, step=step)
-                entry.start_time, entry.slurm.latest = float(told["time"]), None
+                entry.start_time, entry.slurm.latest = read_time(told["time"]), None
                 entry.started(self._tracker.clock())
             else:
                 granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]))
@@ -254,10 +254,11 @@ class Steps:
         active = self._tracker.active()
         self._read_at = {key: at for entry in active if (at := self._read_at.get(key := entry.key or "")) is not None}
         for entry in active:
-            if entry.allocation is not None:
-                await self._follow(entry)
-            elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
-                await self._renew(entry)
+            with contained(entry):
+                if entry.allocation is not None:
+                    await self._follow(entry)
+                elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
+                    await self._renew(entry)
 
     def resume(self, step: TrackedJob) -> None:
         """Continue with a step that an earlier agent requested; the request may not have been made."""

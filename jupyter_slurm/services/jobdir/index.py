@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from jupyter_slurm.services.jobdir.index_file import IndexFile, RowKey
+from jupyter_slurm.services.jobdir.job_written_files import parse_record
 
 __all__ = ["IndexedRecord", "JobIndex"]
 
@@ -145,8 +146,8 @@ class JobIndex:
     def _read(self, cluster: str) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, record in (self._used(lambda: self._file.read(cluster)) or {}).items():
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                found[key] = json.loads(record)
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                found[key] = parse_record(record)
         with self._lock:
             changes = {key: record for (name, key), record in self._changes.items() if name == cluster}
         for key, changed in changes.items():

@@ -63,10 +63,10 @@ from typing import Any
 
 import fastjsonschema
 
+from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, TaskRange
 from jupyter_slurm.errors import ParseError
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
-from jupyter_slurm.services.jobdir.job_written_files import read_whole
-from jupyter_slurm.services.jobdir.untrusted_json import parse_json
+from jupyter_slurm.services.jobdir.job_written_files import parse_record, read_whole
 from jupyter_slurm.services.large_answers import call_off_loop
 from jupyter_slurm.transport.base import Transport
 
@@ -162,7 +162,7 @@ class JobFolder:
 
     def _parse(self, raw: bytes) -> JobRecordFile:
         try:
-            record = parse_json(raw, errors="surrogateescape")
+            record = parse_record(raw)
         except ValueError as error:
             raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
         return self.check(record)
@@ -189,7 +189,22 @@ class JobFolder:
             raise ParseError(f"{self.file('job.json')} is not a job record: {error.message}") from error
         if record["key"] != self.key or not script_name(record["script"], "") == record["script"]:
             raise ParseError(f"{self.file('job.json')} is not the record of this directory.")
+        if record.get("part"):
+            self._check_part(record["part"])
         return JobRecordFile.from_json(record)
+
+    def _check_part(self, part: Mapping[str, Any]) -> None:
+        """Refuse a part of an array that the array does not have: the parts are shown together.
+
+        Raises
+        ------
+        ParseError
+            The tasks are not those of an array, or do not have these parts.
+        """
+        tasks = TaskRange.requested(part["tasks"])
+        is_small = tasks.count() <= MAX_EXPANDED_TASKS
+        if not is_small or part["numbers"] != list(tasks.split(part["size"])) or part["number"] not in part["numbers"]:
+            raise ParseError(f"{self.file('job.json')} is not the record of a part of an array.")
 
     async def save(self, transport: Transport, record: JobRecordFile) -> None:
         """Write job.json in one step."""

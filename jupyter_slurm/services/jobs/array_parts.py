@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jupyter_slurm.domain.ids import JobId, TaskRange
+from jupyter_slurm.domain.ids import MAX_TRACKED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord, state_rank
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
@@ -323,7 +323,8 @@ def _rest(part: TrackedJob, requested: TaskRange, offset: int) -> list[JobRecord
     for record in part.slurm.rest:
         if record.tasks is not None and _is_current(record, part):
             named = record.tasks.shifted(offset)
-            if named.truncated:  # Slurm cut the list: the row stands for all tasks without a row of their own
+            if named.truncated and requested.count() <= MAX_TRACKED_TASKS:
+                # Slurm cut the list: the row stands for all tasks without a row of their own.
                 named = TaskRange.from_tasks(
                     task for task in requested.tasks() if task - offset not in part.slurm.tasks
                 )

@@ -7,32 +7,28 @@ marker of the runner is read. Files of many tasks are read together: an array of
 from __future__ import annotations
 
 import base64
-import io
 import itertools
 import json
 import logging
 import re
-import tarfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.advice.endings import own_exit_code
 from jupyter_slurm.domain.advice.reasons import explain
-from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
+from jupyter_slurm.domain.ids import MAX_TRACKED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, TransportError, UntrustedFile
 from jupyter_slurm.runner.cell.sweep_parameters import FILE as SWEEP
-from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
+from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_files, read_time, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned
 from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.large_answers import call_off_loop
-from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.owned_files import ENTER_OWNED_FOLDER, UNTRUSTED, untrusted_file
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -47,8 +43,8 @@ _NOT_FAILED = ("COMPLETED", "CANCELLED", "REVOKED")
 
 _MAX_VALUES_BYTES = 4 * 1024 * 1024  # bytes of values in one answer
 _MAX_END_MARKER_BYTES = 65536  # bytes of an end marker at most
-# The folder itself comes first: its owner is that of all files which are believed.
-_TAR = ENTER_OWNED_FOLDER + 'js_enter "$1" || exit\nexec tar --no-recursion -cf - . -T -'
+_MAX_MARKERS_BYTES = 64 << 20  # bytes of all end markers of an array
+_MAX_TEXT_CHARACTERS = 10_000  # of a node list
 _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
@@ -72,7 +68,7 @@ async def tasks_to_api(transport: Transport, entry: TrackedJob, *, parameters: b
     if not entry.is_array:
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
     names, table = await _parameters(transport, entry) if parameters else ([], [])
-    waiting = {task: row for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
+    waiting = _waiting(entry)
     # A row that Slurm cut may stand for any task.
     rest = next((row for row in entry.slurm.rest if row.tasks and row.tasks.truncated), None)
     records = {task: entry.slurm.tasks.get(task) or waiting.get(task, rest) for task in _indices(entry)}
@@ -110,8 +106,15 @@ def _indices(entry: TrackedJob) -> list[int]:
     known = entry.all_tasks
     if known is not None and not known.truncated:
         return sorted(set(known.tasks()))
-    waiting = (task for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS))
-    return sorted({*entry.slurm.tasks, *waiting})
+    return sorted({*entry.slurm.tasks, *_waiting(entry)})
+
+
+def _waiting(entry: TrackedJob) -> dict[int, JobRecord]:
+    """Return, by task, the rows that stand for several tasks; of more tasks than are tracked, none."""
+    rows = [(row, row.tasks) for row in entry.slurm.rest if row.tasks is not None]
+    if sum(tasks.count() for _, tasks in rows) > MAX_TRACKED_TASKS:
+        return {}
+    return {task: row for row, tasks in rows for task in tasks.tasks()}
 
 
 def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list[Any]:
@@ -141,7 +144,7 @@ def cancelled(entry: TrackedJob, task: int, now: float) -> None:
 
 def _without(row: JobRecord, task: int) -> JobRecord | None:
     """Return a row of several tasks without one of them; None: no other task is left."""
-    if row.tasks is None or row.tasks.truncated or task not in row.tasks:
+    if row.tasks is None or row.tasks.truncated or task not in row.tasks or row.tasks.count() > MAX_TRACKED_TASKS:
         return row
     left = TaskRange.from_tasks((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
     return replace(row, tasks=left) if left.ranges else None
@@ -175,9 +178,8 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     entry.slurm.tasks_read = True
     number = entry.id.job
     try:
-        tasks_to_api = await call_off_loop(parse_json, await read_whole(transport, entry.folder.file(FILE)))
-        found = [dict(zip(tasks_to_api["columns"], row, strict=True)) for row in tasks_to_api["rows"]]
-        records = {int(row["task"]): _record(number, cast("_TaskRow", row)) for row in found}
+        raw = await read_whole(transport, entry.folder.file(FILE))
+        records = await call_off_loop(partial(_records, number), raw)
     except FileNotFoundError:
         records = {}
     except (SlurmError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -201,29 +203,38 @@ def _is_open(entry: TrackedJob, task: int) -> bool:
     return task not in entry.slurm.tasks or (entry.is_finished and not entry.slurm.tasks[task].state.is_finished)
 
 
-class _TaskRow(TypedDict):
-    """Row of the file of tasks."""
+def _records(number: int, raw: bytes) -> dict[int, JobRecord]:
+    """Parse the file of tasks, which the job can change: it is believed only if each row has the types of a task.
 
-    task: int
-    state: str
-    exit_code: int | None
-    signal: int | None
-    start_time: int | None
-    end_time: int | None
-    nodes: str | None
-    reason: str | None
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        The file is not one of jupyter_slurm.
+    """
+    table = parse_untrusted(raw)
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    if len(rows) > MAX_TRACKED_TASKS:
+        raise ValueError(f"it has {len(rows)} rows")
+    return {record.id.task: record for row in rows if (record := _record(number, row)).id.task is not None}
 
 
-def _record(number: int, row: _TaskRow) -> JobRecord:
+def _record(number: int, row: Mapping[str, Any]) -> JobRecord:
+    state, nodes, reason = (row[name] or "" for name in ("state", "nodes", "reason"))
+    if not all(isinstance(text, str) and len(text) <= _MAX_TEXT_CHARACTERS for text in (state, nodes, reason)):
+        raise TypeError("a state, a node list or a reason is not text, or too long")
+    codes = [row["task"], *(row[name] for name in ("exit_code", "signal") if row[name] is not None)]
+    if not all(type(code) is int for code in codes) or row["task"] < 0:
+        raise TypeError("a task or an exit code is not a number")
+    start, end = (None if row[name] is None else int(read_time(row[name])) for name in ("start_time", "end_time"))
     return JobRecord(
-        id=JobId(number, int(row["task"])),
-        state=JobState(str(row["state"])),
+        id=JobId(number, row["task"]),
+        state=JobState(state),
         exit_code=row["exit_code"],
         signal=row["signal"],
-        start_time=row["start_time"],
-        end_time=row["end_time"],
-        nodes=str(row["nodes"] or ""),
-        reason=str(row["reason"] or ""),
+        start_time=start,
+        end_time=end,
+        nodes=nodes,
+        reason=reason,
     )
 
 
@@ -243,18 +254,14 @@ async def read_markers(transport: Transport, entry: TrackedJob, tasks: set[int])
         names = [name for name in listed if (m := _END.fullmatch(name)) and int(m[1]) in tasks]
         sizes = await transport.stat_all([folder.file(name) for name in names])
         small = [n for n in names if (stat := sizes.get(folder.file(n))) and stat.size <= _MAX_END_MARKER_BYTES]
-        found = [content async for content in _read_files(transport, folder, small)]
+        ends = await read_files(transport, folder.path, small, (_MAX_END_MARKER_BYTES, _MAX_MARKERS_BYTES), _marker)
     except (FileNotFoundError, UntrustedFile):
         return {}
     records = {}
-    for name, content in found:
-        try:
-            marker = parse_untrusted(content)
-            task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
-            is_cancelled = bool(marker.get("interrupted") or marker.get("terminated"))
-            restarts = int(marker.get("restarts") or 0)
-        except (ValueError, KeyError, TypeError, OverflowError):
+    for name, marker in ends.items():
+        if marker is None:
             continue
+        task, (code, end, restarts, is_cancelled) = _task(name), marker
         row = seen.get(task) or JobRecord(JobId(entry.id.job, task), JobState("PENDING"))
         if restarts < (row.restarts or 0):
             continue
@@ -264,6 +271,16 @@ async def read_markers(transport: Transport, entry: TrackedJob, tasks: set[int])
             row, state=state, reason="", exit_code=code, signal=0, start_time=start, end_time=end, restarts=restarts
         )
     return records
+
+
+def _marker(content: bytes) -> tuple[int, int, int, bool] | None:
+    """Return exit code, time and number of requeues of an end marker, and whether the task was cancelled."""
+    try:
+        marker = parse_untrusted(content)
+        is_cancelled = bool(marker.get("interrupted") or marker.get("terminated"))
+        return int(marker["exit_code"]), int(read_time(marker["time"])), int(marker.get("restarts") or 0), is_cancelled
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
 
 
 async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str], list[list[str]]]:
@@ -282,7 +299,7 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
         table = await call_off_loop(parse_json, await read_whole(transport, path))
         names, found = [str(name) for name in table["names"]], table["rows"]
         return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
-    except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
+    except (FileNotFoundError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ParseError(f"The parameters of the sweep cannot be read from {path}: {error}") from error
 
 
@@ -325,43 +342,14 @@ async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Va
         else:
             taken.append(task)
             room -= size
-    found: list[list[Any]] = [[task, None] for task in large]
-    async for name, content in _read_files(transport, folder, [f"out.{task}.values" for task in taken]):
-        found.append([_task(name), base64.b64encode(content).decode("ascii")])
+    limits = (_MAX_VALUES_BYTES, _MAX_VALUES_BYTES)
+    contents = await read_files(transport, folder.path, [f"out.{task}.values" for task in taken], limits, _base64)
+    found: list[list[Any]] = [*([task, None] for task in large), *([_task(n), text] for n, text in contents.items())]
     return {"values": sorted(found, key=lambda pair: pair[0]), "next": following}
 
 
-async def _read_files(
-    transport: Transport, folder: JobFolder, names: Iterable[str]
-) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield name and content of many small files, read with one command; missing files are left out.
-
-    The command also checks the folder: see :mod:`jupyter_slurm.transport.owned_files`.
-    """
-    listed = "".join(f"{name}\n" for name in names).encode()
-    if not listed:
-        return
-    done = await transport.run(["/bin/sh", "-c", _TAR, "sh", folder.path], stdin=listed)
-    if done.exit_code == UNTRUSTED:
-        raise untrusted_file(folder.path, printable(done.stderr.decode("utf-8", "replace").strip()))
-    for name, content in _members(done.stdout):
-        yield name, content
-
-
-def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            folder = files.next()  # the checked one
-            for member in files:
-                if folder is None or member.uid != folder.uid or member.mode & (folder.mode & 0o011) << 1:
-                    continue
-                content = files.extractfile(member) if member.isreg() else None
-                if content is not None:
-                    yield member.name, content.read()
-    except tarfile.TarError as error:
-        raise TransportError(
-            f"The files of the tasks could not be read: {error}", hint="Try again when the connection is back."
-        ) from error
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
 
 
 def _task(name: str) -> int:

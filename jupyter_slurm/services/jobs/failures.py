@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -19,6 +21,7 @@ from jupyter_slurm.errors import (
     ControllerError,
     JobEndUnknown,
     JobError,
+    ParseError,
     SlurmError,
     TransportError,
 )
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCOUNTING_LAG_S",
     "EndMarker",
+    "contained",
+    "contained_update",
     "ended_with",
     "ends_in_accounting",
     "lost_with",
@@ -46,6 +51,8 @@ __all__ = [
     "unknown_end",
     "why_ended",
 ]
+
+log = logging.getLogger(__name__)
 
 ACCOUNTING_LAG_S = 60.0
 """Seconds in which accounting may still learn of an end."""
@@ -57,6 +64,25 @@ _MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
 _SIZED = ("stdout", "stderr", "display")
 _HINT_ANOTHER_PROCESS = "Run %%remote again to start a new process."
 _HINT_RESTART = "Restart the kernel in its notebook."
+
+
+@contextlib.contextmanager
+def contained(entry: TrackedJob) -> Iterator[None]:
+    """Log an error about one job, so that the other jobs are updated; errors of the cluster are raised."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, SlurmError) and not isinstance(error, ParseError):
+            raise
+        log.exception("job %s (%s) is left as it is", entry.id, entry.key)
+
+
+async def contained_update(entry: TrackedJob, update: Awaitable[bool]) -> bool:
+    """Await an update of one job; return whether it has changed, False after an error about this job alone."""
+    changes = []
+    with contained(entry):
+        changes.append(await update)
+    return any(changes)
 
 
 class EndMarker(TypedDict, total=False):

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.ids import JobId, TaskRange
+from jupyter_slurm.domain.ids import JobId, TaskRange, tracked_tasks
 from jupyter_slurm.domain.queries.queue import runs_script
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import ParseError, SlurmError, from_problem
+from jupyter_slurm.errors import SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
@@ -350,12 +350,9 @@ class TrackedJob:
 
     @property
     def all_tasks(self) -> TaskRange | None:
-        """Return the tasks with which an array was submitted; None if unknown."""
+        """Return the tasks with which an array was submitted; None if unknown, or too many."""
         given = self.record.array_tasks if self.record else None
-        try:
-            return TaskRange.requested(given) if given else None
-        except ParseError:
-            return None
+        return tracked_tasks(given) if given else None
 
     def paths(self) -> dict[str, str | None]:
         """Return the file of each stream; see :func:`jupyter_slurm.services.jobdir.output_paths.output_path`."""

@@ -226,7 +226,8 @@ class SlurmView:
         self.regain_sight()
         rest = [row for row in rows if row.id.task is None and row.tasks is not None]
         self.rest = [merge_detail(row, self.latest) for row in rest] if self.latest else rest
-        for task in [task for task in self.vanished if any(row.tasks and task in row.tasks for row in rest)]:
+        waiting = TaskRange.joined(row.tasks for row in rest if row.tasks is not None)
+        for task in waiting.listed(self.vanished):
             del self.vanished[task]
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
 

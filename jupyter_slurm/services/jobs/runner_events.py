@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from jupyter_slurm.errors import ParseError, TransportError
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.failures import contained
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
@@ -94,6 +95,11 @@ class RunnerEvents:
         if entry.id is None and not entry.is_finished and not entry.is_step:
             return  # its ID is not known yet: read again
         self._handled[sign[0]] = now
+        with contained(entry):
+            await self._apply_event(entry, sign, now)
+
+    async def _apply_event(self, entry: TrackedJob, sign: re.Match[str], now: float) -> None:
+        tracker = self._tracker
         if sign["task"] is not None or entry.is_finished:
             return
         if sign["what"] in ("warned", "renamed"):

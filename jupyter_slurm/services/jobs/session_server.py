@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError, UntrustedFile
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
-from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
+from jupyter_slurm.services.jobdir.job_written_files import read_time, read_untrusted
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 
@@ -108,19 +108,30 @@ class SessionStart(NamedTuple):
 async def read_served(transport: Transport, folder: JobFolder) -> SessionServer | SessionStart:
     """Read the address of a session's server; before it listens, the progress if known."""
     try:
-        told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
+        told = _checked(await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES))
         if "stage" in told:
             nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
             return SessionStart(printable(str(told["stage"])[:200]), nodes, restarts)
         port = int(told["port"])
-        granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]), ready=float(told["time"]), port=port)
-        server = f"{told['server']} {told['version']}".strip()[:100]
-        found = SessionServer(server, port, float(told["time"]), granted, int(told["restarts"]))
+        since, nodes = read_time(told["time"]), printable(str(told["nodes"]))
+        granted = GrantRecord(nodes=nodes, gpus=int(told["gpus"]), ready=since, port=port)
+        server = printable(f"{told['server']} {told['version']}".strip()[:100])
+        found = SessionServer(server, port, since, granted, int(told["restarts"]))
         found.has_own_host = bool(told.get("host"))
         found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_MAX_WARNINGS]]
-    except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
+    except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return SessionStart()
     return found if 0 < port < 65_536 else SessionStart()
+
+
+def _checked(told: Any) -> Mapping[str, Any]:
+    """Return the content of served.json, in which a number is a number: some are saved in the record of the job."""
+    if not isinstance(told, dict):
+        raise TypeError("served.json is not an object")
+    numbers = [told[name] for name in ("port", "gpus", "restarts") if told.get(name) is not None]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise TypeError("a number in served.json is not a number")
+    return told
 
 
 async def read_token(transport: Transport, folder: JobFolder) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,18 +17,9 @@ from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
-from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
+from jupyter_slurm.services.jobdir.job_written_files import read_time, read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
-from jupyter_slurm.services.jobs import array_tasks, vanished_tasks
-from jupyter_slurm.services.jobs.failures import (
-    ACCOUNTING_LAG_S,
-    ends_in_accounting,
-    note_blame,
-    note_marker,
-    read_ranks,
-    unknown_end,
-    why_ended,
-)
+from jupyter_slurm.services.jobs import array_tasks, failures, vanished_tasks
 from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
@@ -93,7 +83,7 @@ class Tracker:
         return [entry for entry in self.all_entries() if not entry.is_finished]
 
     def unverified(self) -> list[TrackedJob]:
-        """Return the jobs whose end only the runner has reported: Slurm's report is still missing."""
+        """Return the jobs whose end only the runner has reported."""
         return [entry for entry in self.entries.values() if entry.runner.unverified]
 
     def all_entries(self) -> list[TrackedJob]:
@@ -206,8 +196,8 @@ class Tracker:
         if entry.folder is not None and entry.record is not None:
             if entry.state == UNKNOWN and entry.error is None:
                 why = "the ends of some tasks are not recorded" if entry.slurm.vanished else "its job ID is not known"
-                entry.error = await unknown_end(self.client.transport, entry, why)
-            entry.runner.ranks = await read_ranks(self.client.transport, entry)
+                entry.error = await failures.unknown_end(self.client.transport, entry, why)
+            entry.runner.ranks = await failures.read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
             if entry.slurm.tasks:
                 await array_tasks.save(self.client.transport, entry)
@@ -248,25 +238,31 @@ class Tracker:
             del groups[number]  # sbatch has said so
         owners, changed = await self._owners(groups), False
         async for number, entry in in_slices(owners.items()):
-            is_old = id(entry) in active and entry.is_finished and not all(r.state.is_finished for r in groups[number])
-            if is_old or self._by_number.get(number, entry) is not entry:
-                continue  # it has ended, or another was submitted here meanwhile: the next answer is about that
-            entry.slurm.clock_offset = self.clock_offset
-            was_finished, submitted = entry.is_finished, entry.slurm.submitted
-            differs = await self._apply_session_end(entry, groups[number])
-            if entry.is_array and not entry.is_finished:
-                differs |= bool(await vanished_tasks.read_vanished(self.client.transport, entry, groups[number]))
-            differs |= entry.update_from_slurm(groups[number], self.clock())
-            if entry.slurm.submitted != submitted and entry.record is not None:
-                job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
-                entry.record = replace(entry.record, job=job)
-                self.schedule_save(entry)
-            if note_blame(entry, self.find) or differs:
-                changed = True
-                await self._after_change(entry, was_finished=was_finished)
-            self._missing.pop(number, None)
+            update = self._apply_rows(entry, number, groups[number], is_active=id(entry) in active)
+            changed |= await failures.contained_update(entry, update)
         self.in_queue = set(groups)
         return {id(entry) for entry in owners.values()}, changed
+
+    async def _apply_rows(self, entry: TrackedJob, number: int, rows: list[JobRecord], *, is_active: bool) -> bool:
+        """Update a job, which may have been active at the query; return whether it changed."""
+        is_old = is_active and entry.is_finished and not all(row.state.is_finished for row in rows)
+        if is_old or self._by_number.get(number, entry) is not entry:
+            return False  # it has ended, or another was submitted here meanwhile: the next answer is about that
+        self._missing.pop(number, None)
+        entry.slurm.clock_offset = self.clock_offset
+        was_finished, submitted = entry.is_finished, entry.slurm.submitted
+        differs = await self._apply_session_end(entry, rows)
+        if entry.is_array and not entry.is_finished:
+            differs |= bool(await vanished_tasks.read_vanished(self.client.transport, entry, rows))
+        differs |= entry.update_from_slurm(rows, self.clock())
+        if entry.slurm.submitted != submitted and entry.record is not None:
+            job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
+            entry.record = replace(entry.record, job=job)
+            self.schedule_save(entry)
+        differs |= failures.note_blame(entry, self.find)
+        if differs:
+            await self._after_change(entry, was_finished=was_finished)
+        return differs
 
     async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, TrackedJob]:
         """Find the owners of the queue's IDs: IDs wrap, and restart when a controller has lost its state."""
@@ -305,20 +301,21 @@ class Tracker:
             return False
         try:
             marker = await read_untrusted(self.client.transport, entry.folder.end_marker(None))
-            code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
+            code, at, restarts = int(marker["exit_code"]), read_time(marker["time"]), int(marker.get("restarts") or 0)
             interrupted = bool(marker.get("interrupted") or marker.get("terminated"))
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return False
         is_reason_known = entry.slurm.is_cancel_requested or not marker.get("terminated")
-        if not math.isfinite(at) or not is_reason_known:
+        if not is_reason_known:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
         entry.restarts = restarts
-        note_marker(entry, marker)
+        failures.note_marker(entry, marker)
         if "lost" in marker:
             await self._end_cell(entry)
-        entry.error = why_ended(entry, marker, self.entries.get) or entry.error  # first: listeners of the end see it
+        # First: listeners of the end see it.
+        entry.error = failures.why_ended(entry, marker, self.entries.get) or entry.error
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
@@ -335,12 +332,13 @@ class Tracker:
 
     async def _resolve(self, absent: list[TrackedJob], now: float) -> bool:
         """Find the state of jobs that the queue no longer shows."""
-        open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
+        open_ends = [e for e in absent if not await failures.contained_update(e, self._ended_by_marker(e))]
         if len(open_ends) <= _MAX_SINGLE_LOOKUPS:
             if not self.client.singles.is_ready(len(open_ends)):
                 return len(open_ends) < len(absent)  # later: others wait for the end of this query
-            for entry in list(open_ends):
-                if entry.id is not None and await self.update_from_slurm(entry, await self.client.describe(entry.id)):
+            for entry, job in [(entry, entry.id) for entry in open_ends if entry.id is not None]:
+                update = self.update_from_slurm(entry, await self.client.describe(job))
+                if await failures.contained_update(entry, update):
                     open_ends.remove(entry)
         changed = len(open_ends) < len(absent)
         return (bool(open_ends) and await self._from_accounting(open_ends, now)) or changed
@@ -350,7 +348,7 @@ class Tracker:
         if entry.is_array and not entry.is_finished:
             slurm, now, is_complete = entry.slurm, self.clock(), vanished_tasks.has_extent(entry)
             if await vanished_tasks.read_vanished(self.client.transport, entry, []) is None:
-                return now - self._missing.setdefault(entry.id.job if entry.id else -1, now) < ACCOUNTING_LAG_S
+                return now - self._missing.setdefault(entry.id.job if entry.id else -1, now) < failures.ACCOUNTING_LAG_S
             if is_complete and slurm.tasks and not slurm.vanished and entry.update_from_slurm([], now):
                 await self._after_change(entry, was_finished=False)
             return entry.is_finished
@@ -370,18 +368,19 @@ class Tracker:
 
     async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
         """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
-        answer, changed = await ends_in_accounting(self.client, entries, now), False
+        answer, changed = await failures.ends_in_accounting(self.client, entries, now), False
         if answer is None:
             return False
         for entry in entries:
             number = entry.id.job if entry.id else -1
-            if await self.update_from_slurm(entry, answer.records.get(number, [])):
-                changed = True
-            elif now - self._missing.setdefault(number, now) >= answer.lag:
-                entry.error = entry.error or await unknown_end(self.client.transport, entry, answer.why)
-                entry.set_state(UNKNOWN, now)
-                await self.finish(entry)
-                changed = True
+            with failures.contained(entry):
+                if await self.update_from_slurm(entry, answer.records.get(number, [])):
+                    changed = True
+                elif now - self._missing.setdefault(number, now) >= answer.lag:
+                    entry.error = entry.error or await failures.unknown_end(self.client.transport, entry, answer.why)
+                    entry.set_state(UNKNOWN, now)
+                    await self.finish(entry)
+                    changed = True
         return changed
 
     async def _settle_tasks(self, shown: set[int], now: float) -> bool:
@@ -392,7 +391,8 @@ class Tracker:
         await self.client.singles.acquire()
         changed = False
         for entry in await vanished_tasks.ask_accounting(self.client, arrays, now):
-            if entry.update_from_slurm(entry.slurm.rest, self.clock()):
-                changed = True
-                await self._after_change(entry, was_finished=False)
+            with failures.contained(entry):
+                if entry.update_from_slurm(entry.slurm.rest, self.clock()):
+                    changed = True
+                    await self._after_change(entry, was_finished=False)
         return changed

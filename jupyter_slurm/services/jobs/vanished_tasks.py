@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, TaskRange
+from jupyter_slurm.domain.ids import MAX_TRACKED_TASKS, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.failures import ACCOUNTING_LAG_S, ends_in_accounting
+from jupyter_slurm.services.jobs.failures import ACCOUNTING_LAG_S, contained, ends_in_accounting
 from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.transport.base import Transport
@@ -66,7 +66,8 @@ async def ask_accounting(client: SlurmClient, arrays: Sequence[TrackedJob], now:
     if answer is None:
         return []
     for entry in arrays:
-        _settle(entry, answer.records.get(entry.id.job if entry.id else -1, []), now, answer.lag)
+        with contained(entry):
+            _settle(entry, answer.records.get(entry.id.job if entry.id else -1, []), now, answer.lag)
     return arrays
 
 
@@ -92,7 +93,7 @@ def _ended(entry: TrackedJob) -> set[int]:
 def _requested(entry: TrackedJob) -> TaskRange | None:
     """Return the tasks with which an array was submitted; None if unknown, or if not all of them are listed."""
     tasks = entry.all_tasks
-    return None if tasks is None or tasks.truncated or tasks.count() > MAX_EXPANDED_TASKS else tasks
+    return None if tasks is None or tasks.truncated else tasks
 
 
 def _unlisted(entry: TrackedJob, rows: Sequence[JobRecord]) -> set[int]:
@@ -103,7 +104,7 @@ def _unlisted(entry: TrackedJob, rows: Sequence[JobRecord]) -> set[int]:
     if not is_cut:
         tasks.update(_waited(entry))
     tasks -= {row.id.task for row in rows} | _ended(entry)
-    return {task for task in tasks if not any(task in shown for shown in waiting)}
+    return tasks - TaskRange.joined(waiting).listed(tasks)
 
 
 def _waited(entry: TrackedJob) -> Iterable[int]:
@@ -111,5 +112,5 @@ def _waited(entry: TrackedJob) -> Iterable[int]:
     if (requested := _requested(entry)) is not None:
         return requested.tasks()
     rows = [row.tasks for row in entry.slurm.rest if row.tasks is not None]
-    listed = [tasks for tasks in rows if not tasks.truncated and tasks.count() <= MAX_EXPANDED_TASKS]
-    return {*entry.slurm.vanished, *(task for tasks in listed for task in tasks.tasks())}
+    listed = TaskRange.joined(tasks for tasks in rows if not tasks.truncated)
+    return {*entry.slurm.vanished, *(listed.tasks() if listed.count() <= MAX_TRACKED_TASKS else ())}

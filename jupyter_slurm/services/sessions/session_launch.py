@@ -19,14 +19,10 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
+from jupyter_slurm.services.jobs.failures import contained
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.session_server import (
-    SessionServer,
-    SessionStart,
-    read_served,
-    read_token,
-)
+from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, read_served, read_token
 from jupyter_slurm.services.jobs.session_state import not_a_session, route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
 from jupyter_slurm.services.sessions.login_pages import LoginPages
@@ -238,28 +234,29 @@ class Sessions:
 
     async def tend(self, cluster: SessionCluster) -> None:
         """Open the tunnels of ready sessions, and publish changes."""
-        for entry in list(cluster.tracker.entries.values()):
-            if not is_session(entry):
-                continue
-            key = str(entry.key)
-            if entry.is_finished:
-                self._published.pop(key, None)
-                self._next_attempts.pop(key, None)
-                self._delays.pop(key, None)
-                self._pages.remove(key)
-                self._tunnels.leave(cluster.id, key)
-                continue
-            if entry.session.server is not None and not is_current_run(entry, entry.session.server):
-                entry.session.former_port, entry.session.server = entry.session.server.port, None  # it may change
-            if entry.session.server is not None and entry.session.server.is_stale:
-                await self._read_warnings(cluster, entry, entry.session.server)
-            if entry.state.is_running and self._is_check_due(cluster, key):
-                await self._check_listener(cluster, entry)
-                self._connect(cluster, entry)
-            now = session_dict(entry)
-            if self._published.get(key) != now:
-                self._published[key] = now
-                cluster.tracker.publish(entry)
+        for entry in filter(is_session, list(cluster.tracker.entries.values())):
+            with contained(entry):
+                await self._tend_session(cluster, entry, str(entry.key))
+
+    async def _tend_session(self, cluster: SessionCluster, entry: TrackedJob, key: str) -> None:
+        if entry.is_finished:
+            self._published.pop(key, None)
+            self._next_attempts.pop(key, None)
+            self._delays.pop(key, None)
+            self._pages.remove(key)
+            self._tunnels.leave(cluster.id, key)
+            return
+        if entry.session.server is not None and not is_current_run(entry, entry.session.server):
+            entry.session.former_port, entry.session.server = entry.session.server.port, None  # it may change
+        if entry.session.server is not None and entry.session.server.is_stale:
+            await self._read_warnings(cluster, entry, entry.session.server)
+        if entry.state.is_running and self._is_check_due(cluster, key):
+            await self._check_listener(cluster, entry)
+            self._connect(cluster, entry)
+        now = session_dict(entry)
+        if self._published.get(key) != now:
+            self._published[key] = now
+            cluster.tracker.publish(entry)
 
     async def _find(self, cluster: SessionCluster, reference: str) -> TrackedJob:
         named = [e for e in cluster.tracker.entries.values() if is_session(e) and name_of(e) == reference]

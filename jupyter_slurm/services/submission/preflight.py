@@ -101,7 +101,7 @@ class Preflight:
         try:
             checked = await self._transport.run(argv, context=request.context, timeout=_JUPYTER_TIMEOUT_S)
             why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
-        except (SlurmError, ValueError):
+        except (SlurmError, ValueError, TypeError, RecursionError):
             return []  # the node may have software that this machine lacks
         if why and not posixpath.isabs(python or ""):
             return [f"{self._where.host}: {why} {hint}"]

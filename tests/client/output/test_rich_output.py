@@ -49,6 +49,11 @@ def test_an_update_takes_the_place_of_all_outputs_with_its_id() -> None:
     assert [now is then for now, then in zip(displays.shown(), before, strict=True)] == [False, True, False]
 
 
+def test_a_display_of_very_many_lists_is_left_out() -> None:
+    huge = b'{"type": "display", "metadata": {}, "data": {"application/json": [' + b"[]," * 1_000_000 + b"[]]}}\n"
+    assert _fed(huge, _line("display", "1"), limit=100 << 20).texts() == ["1"]
+
+
 def test_an_update_of_what_is_not_there_is_shown() -> None:
     assert _fed(_line("update", "x", "a")).texts() == ["x"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -115,3 +116,44 @@ def test_no_html_acts(html: str) -> None:
     for word in (' onerror="', ' onclick="', 'href="j', "url(", "position", "data-", "jp-", "<template", "<!"):
         assert word not in lowered
     assert "alert" not in [part.partition('"')[0] for part in lowered.split('src="')[1:]]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<p style="' + "color: " * 14 + '!">x</p>',
+        '<p style="' + "color: " * 5000 + '!">x</p>',
+        "<a x" * 8000,
+        "<!--" * 16_000,
+        "<b>" * 16_000 + "</i>" * 16_000,
+    ],
+    ids=lambda html: html[:20],
+)
+def test_html_of_a_job_does_not_hold_the_kernel(html: str) -> None:
+    begun = time.process_time()
+    shown(text__html=html)
+    assert time.process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize(
+    "style", ["color: red; text-align: right;", "color:red", "text-align: right; ", "color : red;border: 1px solid"]
+)
+def test_known_styles_are_kept(style: str) -> None:
+    assert f'style="{style}"' in shown(text__html=f'<p style="{style}">x</p>')["text/html"]
+
+
+@pytest.mark.parametrize("style", ["color: url(x)", "color: red; foo: bar", "color: red;" + " " * 2000])
+def test_other_styles_are_left_out(style: str) -> None:
+    assert shown(text__html=f'<p style="{style}">x</p>')["text/html"] == "<p>x</p>"
+
+
+@pytest.mark.parametrize("html", ["<b>" * 300 + "x", "<b>x</b>" * 300_000, "<![x[y]]>"], ids=lambda html: html[:20])
+def test_html_that_no_browser_needs_is_left_out_with_a_note(html: str) -> None:
+    found = shown(text__html=html, text__plain="text")
+    assert found["text/plain"].startswith("text\nNot shown: text/html.")
+    assert found.get("text/html", "").count("<b>") <= 200
+
+
+@pytest.mark.parametrize(("end", "text"), [("a &amp", "a &amp;"), ("1 <", "1 &lt;"), ("<a x", "&lt;a x")])
+def test_unfinished_html_is_text(end: str, text: str) -> None:
+    assert shown(text__html=f"<p>x</p>{end}")["text/html"] == f"<p>x</p>{text}"

@@ -1,9 +1,12 @@
 """Diagnosis from OpenSSH's ``-v`` output; real connections are in tests/cli/test_doctor.py."""
 
+import time
+
 import pytest
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.via_openssh.messages import AskpassQuestions
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
 
 _WAY = [HostConfig("gateway", "gw.example", 2222, "ana"), HostConfig("login", "Login.example", 22, "ana", ("gateway",))]
@@ -75,3 +78,10 @@ def test_what_a_host_prints_is_no_line_of_openssh() -> None:
     walk = LoginLogDiagnosis(_WAY, found.append)
     walk.read_log("x" * 300_000 + '\nMOTD: Authenticated to gw.example ([1.2.3.4]:2222) using "password".\n\0\ufffd\n')
     assert (found, walk.hops) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["a@" + "'@" * 20_000, "(a@" + ")@" * 20_000, "a" * 100_000])
+def test_a_question_of_a_host_is_read_at_once(text: str) -> None:
+    begun = time.process_time()
+    assert AskpassQuestions(_WAY).read(text, "", 1, "").meaning == "secret"
+    assert time.process_time() - begun < 1.0

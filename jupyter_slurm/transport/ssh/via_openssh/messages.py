@@ -32,7 +32,7 @@ _DEBUG: Final = re.compile(
     r"debug[123]: .*|Authenticated (?:to|using|with) .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*"
 )
 _REJECTED_TEXT: Final = "That was not accepted. Try again."
-_KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
+_KEY: Final = re.compile(r"(?<!\S)(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
 _TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)
 _OFFER: Final = re.compile(r"^debug1: Offering public key: (\S+)", re.MULTILINE)
 
@@ -88,10 +88,10 @@ class AskpassQuestions:
             return Prompt(host.label, "passphrase", "Your key is locked", wrong, (question,))
         if text.startswith("Enter PIN"):
             return Prompt(host.label, "passphrase", "Security key", notice, (Question(printable(text).strip()),))
-        if re.fullmatch(r"\S+@\S+'s password: ?", text):
+        if re.fullmatch(r"\S{1,255}@\S{1,255}'s password: ?", text):
             question = Question(f"Password for {host.user}@{host.name}")
             return Prompt(host.label, "password", "Password", notice, (question,))
-        asked = printable(re.sub(r"^\((\S+@\S+)\) ", "", text)).strip()
+        asked = printable(re.sub(r"^\((\S{1,255}@\S{1,255})\) ", "", text)).strip()
         head, _, last = asked.rpartition("\n")
         instruction = "\n".join(part for part in (notice, head) if part)
         return Prompt(host.label, "keyboard-interactive", "", instruction, (Question(last or "Answer"),))
