@@ -100,7 +100,8 @@ class ResultChoice:
     held : list of str
         They run by themselves on this computer, so the user has to name them first.
     refused : list of str
-        They are never copied back: they lead out of the folder, or belong to git or to an environment.
+        They are never copied back: they lead out of the folder, belong to git or to an environment, or are not what
+        the cluster had listed.
     """
 
     copied: list[FolderChange] = field(default_factory=list)

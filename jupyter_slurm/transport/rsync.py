@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from jupyter_slurm.errors import CommandError, CommandMissing, SlurmError, TransportError
 from jupyter_slurm.transport.base import Completed, Stream, Transport
@@ -29,6 +31,8 @@ __all__ = ["Rsync", "check_rsync"]
 
 _CONNECT_TIMEOUT_S = 60.0  # seconds for a new connection
 _CHUNK_BYTES = 256 << 10
+_MAX_OUTPUT_BYTES = 256 << 20  # bytes of rsync's standard output, such as a listing
+_MAX_STDERR_BYTES = 64 << 10  # bytes to keep of its standard error, half of them from its end
 _BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the remote shell
 _FULL = (b"No space left", b"quota exceeded")
 _MAX_COMMAND_BYTES = 1 << 16  # bytes of rsync's remote command
@@ -101,6 +105,7 @@ class Rsync:
         self._is_pull = False
         self._ended = threading.Event()
         self._trouble: Exception | None = None
+        self._refusal: CommandError | None = None
 
     async def run(self, options: Sequence[str], *, is_pull: bool = False, stdin: bytes = b"") -> Completed:
         """Run rsync to its end: from local to remote, or with ``is_pull`` back. A cancellation ends rsync.
@@ -109,6 +114,8 @@ class Rsync:
         ------
         TransportError
             There is no connection, or it broke. The run may be repeated.
+        CommandError
+            The remote host sent too much. rsync was ended.
         """
         self._is_pull = is_pull
         running = asyncio.ensure_future(asyncio.to_thread(self._run, list(options), stdin))
@@ -138,6 +145,14 @@ class Rsync:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGTERM)
 
+    def refuse(self) -> None:
+        """End rsync because the remote host sends too much. The run fails."""
+        self._refusal = CommandError(
+            "The cluster sent more than it had listed. The transfer was stopped.",
+            hint="Copy the files when nothing writes to them any more.",
+        )
+        self.stop()
+
     def _run(self, options: list[str], stdin: bytes) -> Completed:
         near, far = socket.socketpair()
         with near:
@@ -163,22 +178,56 @@ class Rsync:
                 self.stop()
             carrying = threading.Thread(target=self._carry, args=(near,), name="jupyter-slurm-rsync", daemon=True)
             carrying.start()
-            out, said = self._process.communicate(stdin)
+            out, said = self._communicate(self._process, stdin)
             with contextlib.suppress(OSError):
                 near.shutdown(socket.SHUT_RDWR)
             carrying.join()
-        if self._process.returncode and isinstance(self._trouble, SlurmError):
+        return self._result(self._process.returncode, out, said)
+
+    def _result(self, exit_code: int, out: bytes, said: bytes) -> Completed:
+        if self._refusal is not None:
+            raise self._refusal
+        if exit_code and isinstance(self._trouble, SlurmError):
             raise self._trouble
-        if self._process.returncode and self._trouble is not None:  # holds the messages of the remote rsync
+        if exit_code and self._trouble is not None:  # holds the messages of the remote rsync
             said += str(self._trouble).encode("utf-8", "replace")
         # the remote rsync then ends, which looks like a broken connection
         is_full = any(sign in said for sign in _FULL)
-        if self._process.returncode in _BROKEN and self._trouble is not None and not is_full:
+        if exit_code in _BROKEN and self._trouble is not None and not is_full:
             raise TransportError(
                 f"The connection for rsync broke: {self._trouble}",
                 hint="Run the command again: files that were copied are not sent twice.",
             ) from self._trouble
-        return Completed(self._process.returncode, out, said)
+        return Completed(exit_code, out, said)
+
+    def _communicate(self, process: subprocess.Popen[bytes], stdin: bytes) -> tuple[bytes, bytes]:
+        """Send rsync its input, and return its output. The remote host decides how much rsync prints."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out, said = io.BytesIO(), bytearray()
+        threads = [
+            threading.Thread(target=_feed, args=(process.stdin, stdin), name="jupyter-slurm-rsync-in", daemon=True),
+            threading.Thread(target=_listen, args=(process.stderr, said), name="jupyter-slurm-rsync-err", daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        with process.stdout as pipe:
+            while data := os.read(pipe.fileno(), _CHUNK_BYTES):
+                if self._refusal is not None:
+                    continue
+                out.write(data)
+                if out.tell() > _MAX_OUTPUT_BYTES:
+                    self._refusal = CommandError(
+                        f"rsync printed more than {_MAX_OUTPUT_BYTES >> 20} MiB, and was ended.",
+                        hint="Check the files on the cluster, or stage a folder with fewer files.",
+                    )
+                    out = io.BytesIO()
+                    self.stop()
+        for thread in threads:
+            thread.join()
+        process.wait()
+        return out.getvalue(), bytes(said)
 
     def _carry(self, local_socket: socket.socket) -> None:
         """Wait for rsync's remote command, run it, and copy the streams in both directions."""
@@ -217,10 +266,8 @@ class Rsync:
             while data := stream.recv(_CHUNK_BYTES):
                 done += len(data)
                 if self._limit is not None and done > self._limit:
-                    raise CommandError(
-                        "The cluster sent more than it had listed. The transfer was stopped.",
-                        hint="Copy the files when nothing writes to them any more.",
-                    )
+                    self.refuse()
+                    break
                 _write(target, data)
                 if self._is_pull:
                     self._moved(done)
@@ -249,6 +296,20 @@ class Rsync:
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, source)  # rsync must not write any more
             os.close(null)
+
+
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), pipe:  # also at its end, when the rest is written
+        pipe.write(data)
+
+
+def _listen(pipe: IO[bytes], said: bytearray) -> None:
+    """Keep the beginning and the end of what is read."""
+    half = _MAX_STDERR_BYTES // 2
+    with pipe:
+        while data := os.read(pipe.fileno(), _CHUNK_BYTES):
+            said += data
+            del said[half:-half]
 
 
 def _shell(file: int) -> str:

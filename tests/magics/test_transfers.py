@@ -58,9 +58,34 @@ def test_copies_within_a_cluster_and_a_staged_folder(kernel: Any, tmp_path: Path
     assert (tmp_path / "to/x").read_text() == "xx"
 
     staged = kernel.ok(f"%slurm stage {tmp_path}/from").result["text/plain"]
-    place = re.fullmatch(r"Staged in (\S+)\.\s*", staged)
+    place = re.fullmatch(r"Staged in (\S+)\. 1 file \(2 B\) was copied\.\s*", staged)
     assert place is not None, staged
     assert (Path(place[1]) / "x").read_text() == "xx"
+    again = kernel.ok(f"%slurm stage {tmp_path}/from").result["text/plain"]
+    assert "0 files (0 B) were copied. 1 is unchanged." in again
+
+
+def test_a_folder_of_the_cluster_is_staged_and_a_job_runs_in_it(kernel: Any, tmp_path: Path) -> None:
+    (tmp_path / "code/.git").mkdir(parents=True)
+    (tmp_path / "code/.git/config").touch()
+    (tmp_path / "code/train.py").write_text("print('trained')")
+    (tmp_path / "code/out").symlink_to("/etc/passwd")
+    kernel.ok("from jupyter_slurm.client.clusters.cluster import current")
+    name = kernel.value("current().name")
+    staged = kernel.ok(f"%slurm stage {name}:{tmp_path}/code").result["text/plain"]
+    found = re.match(r"Staged in (\S+)\. 1 file \(16 B\) was copied\.\nA job runs in it with --chdir=(\S+)\.\n", staged)
+    assert found is not None, staged
+    assert found[1] == found[2]
+    assert "Not copied (links that lead out, or devices): code/out." in staged
+    assert sorted(os.listdir(found[1])) == [".jupyter-slurm-stage", "train.py"]
+    kernel.ok(f"%%sbatch --chdir={found[2]} -t 2 wait\n#!/bin/bash\npython3 train.py > trained", timeout=90)
+    assert (Path(found[1]) / "trained").read_text() == "trained\n"
+    (tmp_path / "code/train.py").unlink()
+    again = kernel.ok(f"%slurm stage {name}:{tmp_path}/code {found[1]} sync=delete").result["text/plain"]
+    assert again.startswith(f"Staged in {found[1]}. 0 files (0 B) were copied.")
+    assert sorted(os.listdir(found[1])) == [".jupyter-slurm-stage", "trained"]
+    refused = kernel.run(f"%%sbatch stage={name}:{tmp_path}/code\n1")
+    assert "%slurm stage CLUSTER:FOLDER" in refused.traceback
 
 
 @pytest.mark.carrier("paramiko")
@@ -100,6 +125,11 @@ def test_a_terminal(environment: dict[str, str], kernel: Any, tmp_path: Path) ->
     done = terminal(environment, "get", f"{tmp_path}/b", "a", "overwrite", "background", cwd=tmp_path)
     assert "`jupyter slurm transfers` shows its progress" in done.stdout
     assert "has started" in done.stdout
+    kernel.ok("from jupyter_slurm.client.clusters.cluster import current")
+    (tmp_path / "code").mkdir()
+    words = (f"{kernel.value('current().name')}:{tmp_path}/code", f"{tmp_path}/far", "sync=delete")
+    done = terminal(environment, "stage", *words, cwd=tmp_path)
+    assert done.stdout.startswith(f"Staged in {tmp_path}/far. 0 files (0 B) were copied."), done
     assert "get" in terminal(environment, "transfers").stdout
     assert terminal(environment, "transfers", "stop", "0" * 12).returncode == 1
 
@@ -128,7 +158,11 @@ def test_relative_paths_begin_in_the_working_directory_as_those_of_ls_do(kernel:
         ("get", "one:x two:y .", "The sources are on one and two"),
         ("stage", "x y z", "Name one folder"),
         ("copy", "x y where=moon", "where=moon is not supported"),
-        ("stage", "far:x", "Only a folder of this computer can be staged"),
+        ("stage", "one:x two:/y", "one:x is on one, but its destination two:/y is on two"),
+        ("stage", "one:x overwrite", "Name one folder"),
+        ("stage", "x where=job", "where=job is for a folder of a cluster, but x is on this computer"),
+        ("stage", "one:x sync=checksum", "sync=checksum is not supported"),
+        ("stage", "one:x where=moon", "where=moon is not supported"),
     ],
 )
 def test_words_that_are_wrong(kind: str, words: str, said: str) -> None:
@@ -142,6 +176,20 @@ def test_a_file_with_the_name_of_a_keyword_is_a_file(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     found = parse_words("put", ["overwrite", "one:x", "background"])
     assert (found.sources, found.keywords) == ([f"{tmp_path}/overwrite"], {"background"})
+
+
+def test_words_of_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = parse_words("stage", ["one:my/code", "sync=delete", "where=job"])
+    assert (found.cluster, found.to_cluster, found.sources, found.dest) == ("one", "one", ["my/code"], "")
+    assert (found.keywords, found.where) == ({"sync=delete", "where=job"}, "job")
+    for dest in ("$SCRATCH/a:b", "one:$SCRATCH/a:b"):
+        assert parse_words("stage", ["one:$HOME/code", dest]).dest == "$SCRATCH/a:b"
+    assert parse_words("stage", ["one:"]).sources == ["."]
+    (tmp_path / "one:x").mkdir()
+    for words in (["one:x", "two:/y"], ["./one:x", "two:/y"]):
+        found = parse_words("stage", words)
+        assert (found.cluster, found.to_cluster, found.sources) == ("two", None, [f"{tmp_path}/one:x"])
 
 
 def test_words_of_a_copy() -> None:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
+
+from jupyter_slurm.errors import CommandError
+from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.rsync import Rsync
 
@@ -41,3 +48,43 @@ async def test_what_is_left_of_a_transfer_is_ended_by_the_machine_alone_that_beg
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         transport.close()
+
+
+@pytest.mark.parametrize(("code", "is_refused"), [(2, True), (3, False)])
+async def test_what_rsync_prints_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_refused: bool
+) -> None:
+    """Check messages of a hostile host, which rsync prints on its standard output (2) or error (3)."""
+    monkeypatch.setattr("jupyter_slurm.transport.rsync._MAX_OUTPUT_BYTES", 4 << 20)
+    text = b"x" * 1000 + b"\n"
+    message = struct.pack("<I", (7 + code) << 24 | len(text)) + text
+    stream = Talking([b"\n", struct.pack("<i", 29), struct.pack("<i", 1), *[message * 64] * 300])
+    rsync = Rsync(cast("Transport", SimpleNamespace(pipe=lambda *_: stream)), str(tmp_path), "/remote")
+    if is_refused:
+        with pytest.raises(CommandError, match="rsync printed more than 4 MiB"):
+            await rsync.run(["--dry-run", "--recursive"], is_pull=True)
+        assert stream.parts, "it was ended"
+        return
+    done = await rsync.run(["--dry-run", "--recursive"], is_pull=True)
+    assert done.exit_code
+    assert 40_000 < len(done.stderr) < 70_000
+    assert b"rsync error" in done.stderr, "the end is kept"
+
+
+class Talking:
+    """Stream with these bytes."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+    def recv(self, _: int) -> bytes:
+        return self.parts.pop(0) if self.parts else b""
+
+    def sendall(self, data: bytes) -> None:
+        pass
+
+    def shutdown_write(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -13,6 +13,7 @@ from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost
 from jupyter_slurm.transport.ssh.shell import shell as shell_module
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer
+from jupyter_slurm.transport.ssh.shell.files import RemoteFiles
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
@@ -319,3 +320,19 @@ async def test_a_full_disk_is_told_as_such(ssh_host, connect, sh):
         with pytest.raises(TransportError) as caught:
             await work
         assert "The disk is full" in caught.value.hint
+
+
+async def test_a_file_without_an_end_is_not_read_into_memory(monkeypatch):
+    """Check a host that answers each request for the next part of a file."""
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.shell.files._MAX_FILE_BYTES", 16 << 20)
+    count = 0
+
+    async def call(arguments, stdin=None):
+        nonlocal count
+        count += 1
+        return ShellAnswer("0", (), bytes(int(arguments[-1]) if count < 100 else 0), b"")
+
+    with pytest.raises(TransportError, match="/proc/self/mounts was not read, because it is larger than 16 MiB"):
+        await RemoteFiles(call).read("/proc/self/mounts", 0, None)
+    count = 0
+    assert len(await RemoteFiles(call).read("/large", 0, 40 << 20)) == 40 << 20

@@ -44,8 +44,12 @@ Copy files between two clusters, through this computer, or within one cluster, o
 With options of sbatch or the word where=job, a job copies within the cluster. The command waits until it has ended.""",
     "stage": """\
 Send a folder to a cluster as stage= of a job does. A later job with stage= sends only what has changed.
+A folder of the cluster itself is copied to a directory that the nodes see. The result shows --chdir for a job.
+sync=delete deletes files of the copy that were copied before and no longer exist.
 
-  jupyter slurm stage project""",
+  jupyter slurm stage project
+  jupyter slurm stage mycluster:project
+  jupyter slurm stage mycluster:project '$SCRATCH/project' sync=delete""",
     "transfers": "List the running and the recent transfers of files, or stop one: `transfers stop ID`.",
 }
 _HELP = ("paths, and the keywords overwrite and background", "stop, and the ID of a transfer")

@@ -48,8 +48,8 @@ def stage_notes(data: api.Job) -> list[str]:
         )
     if refused := stage.get("refused"):
         said.append(
-            f"Never copied back: {names(refused)}. These are links that lead out of the folder, and files of git, SSH, "
-            "rsync or a virtual environment."
+            f"Never copied back: {names(refused)}. These are links that lead out of the folder, files of git, SSH, "
+            "rsync or a virtual environment, and entries that were not sent as the cluster had listed them."
         )
     if stage["error"]:
         said.append(

@@ -18,7 +18,7 @@ USAGES: Final = {
     "put": "put SOURCE… [CLUSTER:]DEST [overwrite] [background]",
     "get": "get [CLUSTER:]SOURCE… DEST [overwrite] [background]",
     "copy": "copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [where=job] [options of sbatch] [overwrite] [background]",
-    "stage": "stage FOLDER [CLUSTER:DEST] [background]",
+    "stage": "stage [CLUSTER:]FOLDER [[CLUSTER:]DEST] [sync=delete] [where=job] [background]",
 }
 """Usage of each command, without its first word."""
 
@@ -28,6 +28,7 @@ COPY_KEYWORDS: Final[dict[str, bool | None]] = {"background": False, "overwrite"
 _KEYWORDS: Final = ("overwrite", "background")
 _UNSUPPORTED_OPTIONS: Final = ("array", "test-only", "wrap", "help", "usage", "version")
 _PLACES: Final = {"where=job": "job", "where=login": "login"}
+_MORE_KEYWORDS: Final = {"copy": tuple(_PLACES), "stage": (*_PLACES, "sync=delete")}
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Request:
     kind : str
         put, get, copy or stage.
     to_cluster : str or None
-        Cluster of the destination of a copy; None: that of the sources.
+        Cluster of the destination of a copy; None: that of the sources. Of a stage: None if the folder is on this
+        computer.
     keywords : frozenset of str
-        overwrite, background.
+        overwrite, background, sync=delete.
     where : str or None
         ``job`` or ``login``: who copies within a cluster; None: as the options say.
     """
@@ -64,7 +66,7 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
         A path is missing, or is on the wrong side.
     """
     usage = f"Use `{USAGES[kind]}`."
-    allowed = (*_KEYWORDS, *(_PLACES if kind == "copy" else ()))
+    allowed = (*_KEYWORDS, *_MORE_KEYWORDS.get(kind, ()))
     end = len(words)
     while end and words[end - 1] in allowed:  # elsewhere it is a file, perhaps one that a pattern has found
         end -= 1
@@ -73,12 +75,13 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
         raise UsageError(
             f"There is no option {options[0]!r} of {kind}.", hint=f"{usage} Write ./ before such a file name."
         )
-    if kind == "copy" and (wrong := next((path for path in paths if path.startswith("where=")), None)):
-        raise UsageError(
-            f"{wrong} is not supported.", hint="Use where=job or where=login, after the paths. Write ./ before a file."
-        )
+    starts = tuple({f"{word.partition('=')[0]}=" for word in _MORE_KEYWORDS.get(kind, ())})
+    if starts and (wrong := next((path for path in paths if path.startswith(starts)), None)):
+        right = " or ".join(word for word in _MORE_KEYWORDS[kind] if word.split("=")[0] == wrong.split("=")[0])
+        raise UsageError(f"{wrong} is not supported.", hint=f"Use {right}, after the paths. Write ./ before a file.")
+    where = next((_PLACES[word] for word in words[end:] if word in _PLACES), None)
     if kind == "stage":
-        return _parse_stage(paths, keywords, usage)
+        return _parse_stage(paths, keywords, where, usage)
     if len(paths) < 2:
         raise UsageError(f"A source and a destination are needed for {kind}.", hint=usage)
     *sources, dest = paths
@@ -91,7 +94,6 @@ def parse_words(kind: str, words: Sequence[str]) -> Request:
         _check_local([dest], "The destination must be on this computer", "put")
         return Request(kind, from_cluster, names, _absolute(dest), keywords=keywords)
     to_cluster, path = split_address(dest)
-    where = next((_PLACES[word] for word in words[end:] if word in _PLACES), None)
     return Request(kind, from_cluster or to_cluster, names, path or ".", to_cluster or from_cluster, keywords, where)
 
 
@@ -111,12 +113,22 @@ def split_options(words: Sequence[str], table: OptionTable) -> tuple[list[str], 
     return rest, options
 
 
-def _parse_stage(paths: list[str], keywords: frozenset[str], usage: str) -> Request:
+def _parse_stage(paths: list[str], keywords: frozenset[str], where: str | None, usage: str) -> Request:
     if len(paths) not in (1, 2) or "overwrite" in keywords:
         raise UsageError("Name one folder to stage, and at most one destination.", hint=usage)
-    _check_local(paths[:1], "Only a folder of this computer can be staged", "copy")
+    cluster, folder = (None, paths[0]) if os.path.lexists(paths[0]) else split_address(paths[0])
     name, path = split_address(paths[1]) if len(paths) > 1 else (None, "")
-    return Request("stage", name, [_absolute(paths[0])], path, keywords=keywords)
+    if cluster is None:
+        if where is not None:
+            raise UsageError(
+                f"where={where} is for a folder of a cluster, but {folder} is on this computer.", hint="Omit it."
+            )
+        return Request("stage", name, [_absolute(folder)], path, keywords=keywords)
+    if name not in (None, cluster):
+        raise UsageError(
+            f"{paths[0]} is on {cluster}, but its destination {paths[1]} is on {name}.", hint=f"Use `{USAGES['copy']}`."
+        )
+    return Request("stage", cluster, [folder or "."], path, cluster, keywords, where)
 
 
 def _split_all(sources: list[str]) -> tuple[str | None, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ _POLL_S: Final = (0.02, 0.1)  # seconds between two looks: at first, and at most
 _SHOWN_AFTER_S: Final = 1.0
 _REDRAW_S: Final = 0.5
 _WIDTH: Final = 78
+_FLAGS: Final = {"overwrite": "overwrite", "sync=delete": "delete"}
 
 
 def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None) -> str:
@@ -50,7 +52,7 @@ def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None
     cluster = with_id(request.cluster) if request.cluster else cluster or current()
     sources, dest = request.sources, request.dest
     asked: dict[str, object] = {"kind": kind}
-    if kind in ("get", "copy"):
+    if kind in ("get", "copy") or request.to_cluster:
         sources = [path_on(cluster, path) for path in sources]
     if kind == "put":
         dest = path_on(cluster, dest)
@@ -58,9 +60,11 @@ def run_transfer(kind: str, words: Sequence[str], cluster: Cluster | None = None
     if kind == "copy":
         to_cluster = with_id(request.to_cluster) if request.to_cluster else cluster
         asked |= {"to_cluster": to_cluster.name, "dest": path_on(to_cluster, dest)}
+    elif request.to_cluster:
+        asked |= {"to_cluster": cluster.name}
+    if kind in ("copy", "stage"):
         asked |= _job(cluster, request, options)
-    if "overwrite" in request.keywords:
-        asked["overwrite"] = True
+    asked |= {name: True for word, name in _FLAGS.items() if word in request.keywords}
     path = cluster.path("transfers")
     started: api.Transfer = answering(
         cluster.client,
@@ -138,15 +142,19 @@ def _follow(cluster: Cluster, request: Request, now: api.Transfer) -> str:
 
 def _result(now: api.Transfer) -> str:
     place = printable(now["dest"])
-    if now["kind"] == "stage":
-        return "\n".join([f"Staged in {place}.", *map(printable, now["warnings"])])
     files = now["files"] or 0
-    said = f"Copied {files} file{'' if files == 1 else 's'} ({format_size(now['total'] or 0)}) to {place}."
+    copied = f"{files} file{'' if files == 1 else 's'} ({format_size(now['total'] or 0)})"
+    said = f"Copied {copied} to {place}."
+    if now["kind"] == "stage":
+        said = f"Staged in {place}. {copied} {'was' if files == 1 else 'were'} copied."
     if same := now["unchanged"]:
         said += f" {same} {'is' if same == 1 else 'are'} unchanged."
     if job := now["job"]:
         said += f" Job {job} copied."
-    return "\n".join([said, *map(printable, now["warnings"])])
+    how = (
+        [f"A job runs in it with --chdir={shlex.quote(place)}."] if now["kind"] == "stage" and now["to_cluster"] else []
+    )
+    return "\n".join([said, *how, *map(printable, now["warnings"])])
 
 
 class _Line:

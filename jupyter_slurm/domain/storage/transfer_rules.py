@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME, is_inside, leads_out
+from jupyter_slurm.domain import untrusted_files
+from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME, FileSignature, is_inside, leads_out
 
 __all__ = [
-    *("DIRECTORY", "FILE", "LINK", "UNREADABLE", "Entry", "TransferChoice"),
+    *("DIRECTORY", "FILE", "LEFT_OUT", "LINK", "UNREADABLE", "Entry", "TransferChoice", "TreeOfCluster"),
     *("choose", "is_copied", "parse_entries", "stale_entries"),
 ]
 
@@ -20,6 +21,8 @@ FILE: Final = "f"
 LINK: Final = "l"
 UNREADABLE: Final = "!"
 """A directory whose entries the user may not list or reach."""
+LEFT_OUT: Final = "-"
+"""An entry that staging leaves out."""
 _ENTRY: Final = re.compile(r"(\S) (\d{1,19}) (-?\d{1,19})(?:\.\d+)? (.*)", re.ASCII | re.DOTALL)
 
 
@@ -30,6 +33,11 @@ class Entry(NamedTuple):
     size: int = 0
     mtime: int = 0
     target: str = ""
+
+    @property
+    def sign(self) -> FileSignature:
+        """Return the signature of a file or link, as staging records it."""
+        return FileSignature(self.size, -1 if self.kind == LINK else self.mtime)
 
 
 @dataclass
@@ -48,6 +56,8 @@ class TransferChoice:
         Devices, sockets and pipes, and links that lead out of the directory of the source.
     unreadable : list of str
         Directories that the user may not read.
+    left_out : list of str
+        Entries that staging leaves out.
     total : int
         Bytes of the files to copy.
     """
@@ -57,7 +67,78 @@ class TransferChoice:
     blocked: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     total: int = 0
+
+
+class TreeOfCluster:
+    """A folder of a cluster that is staged within the cluster: everything below it, and what staging leaves out.
+
+    Parameters
+    ----------
+    found : mapping
+        Entries of the directory of the folder, by path.
+    name : str
+        Name of the folder, the first name of these paths.
+
+    Attributes
+    ----------
+    environments, unreadable : set of str
+        Virtual environments, and directories that the user may not read; paths are those below the folder.
+    filtered : list of str
+        What a filter of the folder leaves out, without the entries of such directories.
+    """
+
+    def __init__(self, found: Mapping[str, Entry], name: str) -> None:
+        prefix = f"{name}/"
+        self._found, self._below = found, {path.removeprefix(prefix): path for path in found if path.startswith(prefix)}
+        marked = untrusted_files.environment_folders(f"x/{path}" for path in self._below)  # x is the folder itself
+        inner = {path.removeprefix("x/") for path in marked - {"x"}}
+        if "x" in marked:
+            tops = {path.split("/", 1)[0] for path in self._below}
+            inner |= {top for top in tops if top.lower() in untrusted_files.ENVIRONMENT_PARTS}
+        self.environments = {
+            path
+            for path in inner
+            if not untrusted_files.is_never_copied(path)
+            and untrusted_files.environment_of(posixpath.dirname(path), inner) is None
+        }
+        self.unreadable = {below for below, path in self._below.items() if found[path].kind == UNREADABLE}
+        self.filtered = list[str]()
+
+    @property
+    def has_filter(self) -> bool:
+        """Return whether the folder has filters."""
+        return any(posixpath.basename(path) == untrusted_files.FILTER_NAME for path in self._below)
+
+    @property
+    def signs(self) -> dict[str, FileSignature]:
+        """Return the signatures of all files and links."""
+        entries = {below: self._found[path] for below, path in self._below.items()}
+        return {below: entry.sign for below, entry in entries.items() if entry.kind in (FILE, LINK)}
+
+    def entries(self, passed: Collection[str] | None = None) -> dict[str, Entry]:
+        """Return all entries, those that staging leaves out as such.
+
+        ``passed`` are the paths below the folder that its filters let pass; None: it has no filters.
+        """
+        left_out = {
+            path
+            for path in self._below
+            if untrusted_files.is_never_copied(path) or untrusted_files.environment_of(path, self.environments)
+        }
+        if passed is not None:
+            copied = {below for below, path in self._below.items() if is_copied(path, self._found[path])}
+            filtered = copied - left_out - set(passed)
+            self.filtered = sorted(path for path in filtered if posixpath.dirname(path) not in filtered)
+            left_out |= filtered
+        marks = {self._below[path]: Entry(LEFT_OUT) for path in left_out}
+        return {**self._found, **marks}
+
+    def leaves_out(self, path: str) -> bool:
+        """Return whether a path below the folder lies in a directory that is not copied, or not read."""
+        excluded = self.environments | self.unreadable | set(self.filtered)
+        return untrusted_files.is_never_copied(path) or untrusted_files.environment_of(path, excluded) is not None
 
 
 def is_copied(path: str, entry: Entry, *, is_within: bool = False) -> bool:
@@ -78,7 +159,8 @@ def choose(source: Mapping[str, Entry], dest: Mapping[str, Entry], *, is_within:
     for path, entry in source.items():
         other = dest.get(path)
         if not is_copied(path, entry, is_within=is_within):
-            (choice.unreadable if entry.kind == UNREADABLE else choice.skipped).append(path)
+            other_lists = {UNREADABLE: choice.unreadable, LEFT_OUT: choice.left_out}
+            other_lists.get(entry.kind, choice.skipped).append(path)
         elif other is None or not _is_same(entry, other):
             choice.copied.append(path)
             choice.total += entry.size if entry.kind == FILE else 0

@@ -6,11 +6,11 @@ import posixpath
 import re
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.slurm.client import decode_output
+from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["expand_path", "first_directory"]
+__all__ = ["copy_directory", "expand_path", "first_directory"]
 
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
@@ -38,6 +38,27 @@ async def expand_path(path: str, location: ClusterLocation, transport: Transport
             "`login_shell = true` under [shell] in the profile.",
         )
     return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
+
+
+async def copy_directory(
+    folder: str, digest: str, asked: str | None, location: ClusterLocation, transport: Transport
+) -> str:
+    """Return the directory of the copy of a staged folder: the requested one, or one below ``shared``.
+
+    Raises
+    ------
+    UsageError
+        The requested one is not absolute.
+    """
+    name = posixpath.basename(folder) or "root"
+    shared = location.storage.get("shared") or posixpath.join(location.folder, "stage")
+    dest = await expand_path(asked or posixpath.join(shared, f"{name}-{digest}"), location, transport)
+    if not posixpath.isabs(dest):
+        raise UsageError(
+            f"{printable(dest)} is not a directory of {location.host}.",
+            hint="Begin the destination of the folder with /, ~/ or a variable of the cluster.",
+        )
+    return posixpath.normpath(dest)
 
 
 async def first_directory(location: ClusterLocation, transport: Transport) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import posixpath
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain import staging_rules
 from jupyter_slurm.domain.staging_rules import FileSignature, LocalSide, ResultChoice
 from jupyter_slurm.domain.storage.disk_space import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.domain.untrusted_files import NEVER_COPIED, is_never_copied
-from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.errors import CommandError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.jobdir.untrusted_json import parse_json
 from jupyter_slurm.services.large_answers import call_off_loop
@@ -23,9 +24,14 @@ from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
 from jupyter_slurm.transport.rsync import Rsync
 
+if TYPE_CHECKING:
+    from jupyter_slurm.services.staging.received_results import ReceivedResults
+
 __all__ = ["FolderSync"]
 
-_MAX_LISTING_BYTES = 256 << 20  # bytes of the notes about a folder
+_MAX_LISTING_BYTES = 256 << 20  # bytes of the notes about a folder, and of a listing of rsync
+_GROWTH_BYTES = 1 << 30  # bytes by which the files may have grown since they were listed, and of their names
+_WATCH_INTERVAL_S = 0.5
 _VANISHED_EXIT_CODE = 24
 _MAX_OLD_FILES = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FILES}'
@@ -58,6 +64,12 @@ class FolderSync:
         self._transport, self._owner = transport, owner
         self.source, self.dest, self._inode = folder.source, folder.dest, folder.inode
 
+    @functools.cached_property
+    def _received(self) -> ReceivedResults:
+        from jupyter_slurm.services.staging.received_results import ReceivedResults
+
+        return ReceivedResults(self.source, self._owner, self.dest)
+
     async def check_both_sides(self) -> None:
         """Refuse a pair of which one folder is gone, because waiting would not help.
 
@@ -85,8 +97,15 @@ class FolderSync:
         """End the remains of a transfer whose connection broke, so that the next one can continue it."""
         await self._rsync().end_remains()
 
-    def _rsync(self, moved: Callable[[int], None] | None = None) -> Rsync:
-        return Rsync(self._transport, self.source, self.dest, owner=self._owner, moved=moved)
+    def _rsync(
+        self,
+        moved: Callable[[int], None] | None = None,
+        *,
+        limit: int | None = None,
+        local_path: str | None = None,
+    ) -> Rsync:
+        near = local_path or self.source
+        return Rsync(self._transport, near, self.dest, owner=self._owner, moved=moved, limit=limit)
 
     async def choose(
         self,
@@ -102,7 +121,7 @@ class FolderSync:
         ``accepted`` are files to copy back although they run by themselves.
         """
         options = [*staging_rules.difference_options(tree.excluded), *(["--checksum"] if by_content else [])]
-        done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
+        done = self._checked(await self._rsync(limit=_MAX_LISTING_BYTES).run(options, is_pull=is_pull), is_pull=is_pull)
         changes, local = (
             staging_rules.parse_listing(done.stdout),
             LocalSide(tree.excluded, tree.is_safe_link, accepted),
@@ -121,9 +140,44 @@ class FolderSync:
         leading_out = sorted(path for path, target in pairs if staging_rules.leads_out(path, target))
         return [path for path in leading_out if path not in tree.leading_out and not is_never_copied(path)]
 
-    async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
-        """Transfer the chosen files; ``sent`` receives the progress. Compare content even if size and time agree."""
-        total = max(choice.total, 1)
+    async def send(self, choice: ResultChoice, sent: Sent, *, by_content: bool = False) -> None:
+        """Send the chosen files; ``sent`` receives the progress. Compare content even if size and time agree."""
+        options = ["--ignore-times"] if by_content else []
+        await self._run_rsync("write to", _MAKE_TEMPORARY)
+        self._checked(await self._transfer(choice, sent, options), is_pull=False)
+        await self._run_rsync("write to", _REMOVE_TEMPORARY)
+        sent(max(choice.total, 1), max(choice.total, 1))
+
+    async def receive(self, choice: ResultChoice, base: Mapping[str, FileSignature], sent: Sent) -> ResultChoice:
+        """Receive the chosen files, and move them into the folder, if they are as they were listed.
+
+        Return what is in the folder now, and what of the choice is not.
+        """
+        await asyncio.to_thread(self._received.make, choice)
+        try:
+            done = await self._transfer(choice, sent, [f"--compare-dest={self.source}"], local_path=self._received.path)
+        except CommandError:  # the cluster has sent too much
+            await self.discard_received()
+            raise
+        except (TransportError, asyncio.CancelledError):
+            with contextlib.suppress(CommandError):
+                await asyncio.to_thread(self._received.accept, choice, base)  # the next run receives the others
+            raise
+        accepted = await asyncio.to_thread(self._received.accept, choice, base)
+        self._checked(done, is_pull=True)
+        await self.discard_received()
+        sent(max(choice.total, 1), max(choice.total, 1))
+        return accepted
+
+    async def discard_received(self) -> None:
+        """Remove what was received, also by an earlier run, and not moved into the folder."""
+        await asyncio.to_thread(self._received.remove)
+
+    async def _transfer(
+        self, choice: ResultChoice, sent: Sent, options: Sequence[str], *, local_path: str | None = None
+    ) -> Completed:
+        """Transfer the chosen files between the copy and a local directory: the folder, or one that receives files."""
+        total, limit = max(choice.total, 1), _GROWTH_BYTES + choice.total
         names = "".join(f"./{change.path}\0" for change in choice.copied).encode("utf-8", "surrogateescape")
         loop = asyncio.get_running_loop()
 
@@ -131,32 +185,23 @@ class FolderSync:
             loop.call_soon_threadsafe(sent, min(done, total - 1), total)
 
         sent(0, total)
-        options = [*staging_rules.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
-        await self._make_temporary(is_pull=is_pull)
-        self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
-        await self._remove_temporary(is_pull=is_pull)
-        sent(total, total)
-
-    async def _make_temporary(self, *, is_pull: bool) -> None:
-        """Make the directory of the files that rsync is receiving."""
-        if not is_pull:
-            await self._run_rsync("write to", _MAKE_TEMPORARY)
-            return
+        rsync = self._rsync(moved, limit=limit, local_path=local_path)
+        running = rsync.run([*staging_rules.TRANSFER_OPTIONS, *options], is_pull=local_path is not None, stdin=names)
+        if local_path is None:
+            return await running
+        watching = asyncio.create_task(self._watch(rsync, limit))
         try:
-            path = os.path.join(self.source, staging_rules.TEMPORARY_FOLDER)
-            await asyncio.to_thread(os.makedirs, path, 0o700, exist_ok=True)
-        except OSError as error:
-            raise CommandError(
-                f"Cannot write to {self.source}: {error.strerror}.",
-                hint="Check its permissions and the free space. The results are in the directory on the cluster.",
-            ) from error
+            return await running
+        finally:
+            watching.cancel()
 
-    async def _remove_temporary(self, *, is_pull: bool) -> None:
-        """Remove that directory, with what a cut rsync has left in it."""
-        if is_pull:
-            await asyncio.to_thread(_remove_local_temporary, self.source)
-        else:
-            await self._run_rsync("write to", _REMOVE_TEMPORARY)
+    async def _watch(self, rsync: Rsync, limit: int) -> None:
+        """End a transfer that fills the disk: a few bytes make rsync repeat a part of the file that it replaces."""
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+            if await asyncio.to_thread(self._received.has_outgrown, limit):
+                rsync.refuse()
+                return
 
     async def base(self) -> dict[str, FileSignature]:
         """Return the last common state of both sides; empty if it was of another local folder."""
@@ -248,12 +293,6 @@ class FolderSync:
             else ("Nothing was submitted. Exclude files with a line `- NAME` in .rsync-filter of the folder.")
         )
         raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
-
-
-def _remove_local_temporary(folder: str) -> None:
-    shutil.rmtree(os.path.join(folder, staging_rules.TEMPORARY_FOLDER), ignore_errors=True)
-    with contextlib.suppress(OSError):  # other directories may be in it
-        os.rmdir(os.path.join(folder, staging_rules.PARTIAL_FOLDER_NAME))
 
 
 def _signatures(listing: bytes) -> dict[str, FileSignature]:

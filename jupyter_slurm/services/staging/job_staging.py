@@ -24,12 +24,12 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.staging.cluster_paths import expand_path
+from jupyter_slurm.services.staging.cluster_paths import copy_directory
 from jupyter_slurm.services.staging.folder_sync import FolderSync
 from jupyter_slurm.services.staging.local_folder import FolderTree, check_free_space, check_source
 from jupyter_slurm.services.staging.local_path_seal import MachineSeal
 from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
-from jupyter_slurm.services.staging.staged_folders import StagedFolders
+from jupyter_slurm.services.staging.staged_folders import SentFolder, StagedFolders
 from jupyter_slurm.transport.base import Sent
 from jupyter_slurm.transport.rsync import check_rsync
 
@@ -64,7 +64,7 @@ class Staging:
         self._tracker, self._location, self._seals = tracker, location, seals
         self._transport = tracker.client.transport
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._shared_transfers: WeakValueDictionary[tuple[str, str, bool, bool], SharedTransfer[list[str]]] = (
+        self._shared_transfers: WeakValueDictionary[tuple[str, str, bool, bool], SharedTransfer[SentFolder]] = (
             WeakValueDictionary()
         )
         self._bringing: dict[str, asyncio.Task[None]] = {}
@@ -133,18 +133,10 @@ class Staging:
         """Return whether a folder of this machine has the default destination, a copy managed by jupyter_slurm."""
         return folder.dest == await self._dest(folder.source, None)
 
-    async def _dest(self, source: str, message: str | None) -> str:
+    async def _dest(self, source: str, asked: str | None) -> str:
         # Two laptops of the same name and user may have folders of the same name.
         digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
-        name = posixpath.basename(source) or "root"
-        shared = self._location.storage.get("shared") or posixpath.join(self._location.folder, "stage")
-        dest = await expand_path(message or posixpath.join(shared, f"{name}-{digest}"), self._location, self._transport)
-        if not posixpath.isabs(dest):
-            raise UsageError(
-                f"{printable(dest)} is not a directory of {self._location.host}.",
-                hint="Begin the destination in stage= with /, ~/ or a variable of the cluster.",
-            )
-        return posixpath.normpath(dest)
+        return await copy_directory(source, digest, asked, self._location, self._transport)
 
     async def push(self, entry: TrackedJob, sent: Sent) -> None:
         """Copy the folders of a job to the cluster; ``sent`` receives the progress.
@@ -158,19 +150,20 @@ class Staging:
         if stage is None or (entry.part and entry.part.of != entry.key):
             return
         for folder in stage.folders:
-            entry.warnings += await self.push_folder(await self.folder_sync(folder), stage, sent)
+            entry.warnings += (await self.push_folder(await self.folder_sync(folder), stage, sent)).warnings
 
     async def folder_sync(self, folder: FolderRecord) -> FolderSync:
         """Return a folder of this machine with its copy."""
-        return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
+        owner = await asyncio.to_thread(self._seals.seal, ["transfers", self._location.id])
+        return FolderSync(self._transport, folder, owner)
 
-    async def push_folder(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def push_folder(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> SentFolder:
         """Copy a folder to the cluster, once for all jobs that request the same before the start.
 
         Later changes may be missing in the copy: a later request waits for the next transfer.
         """
 
-        async def push(transfer: SharedTransfer[list[str]], sent: Sent) -> list[str]:
+        async def push(transfer: SharedTransfer[SentFolder], sent: Sent) -> SentFolder:
             async with self.alone(sync.dest):
                 transfer.close()
                 return await self._push_with_retries(sync, stage, sent)
@@ -181,7 +174,7 @@ class Staging:
             joint = self._shared_transfers[wanted] = SharedTransfer(push)
         return await joint.join(sent)
 
-    async def _push_with_retries(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def _push_with_retries(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> SentFolder:
         """Copy a folder to the cluster, again after each broken connection; data is not sent twice."""
         for tried in range(_MAX_ATTEMPTS):
             try:
@@ -196,7 +189,7 @@ class Staging:
             hint="Nothing was submitted. Run the cell again: files that were copied are not sent twice.",
         ) from broken
 
-    async def _push(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def _push(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> SentFolder:
         await self._transport.make_dir(sync.dest)
         tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
         warnings = tree.warnings()
@@ -213,14 +206,14 @@ class Staging:
         )
         if choice.copied:
             await sync.check_room(choice.total)
-            await sync.transfer(choice, sent, is_pull=False, by_content=by_content)
+            await sync.send(choice, sent, by_content=by_content)
         equal |= {change.path for change in choice.copied}
         # Files that a filter leaves out are not noted as equal: a job may write files of the same names.
         known = {path: sign for path, sign in base.items() if path not in tree.files or path in listed}
         await sync.note({**known, **{path: sign for path, sign in tree.files.items() if path in equal}})
         if expires := self._location.storage.get("expires"):
             warnings += await sync.expiring(expires, self._location.id)
-        return warnings
+        return SentFolder(choice.files, choice.total, len(equal & tree.files.keys()) - choice.files, warnings)
 
     # -- after the job
 
@@ -377,12 +370,14 @@ class Staging:
         await sync.check_both_sides()
         tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
         choice, _, _ = await sync.choose(base, tree, is_pull=True, accepted=accepted)
-        if choice.copied:
-            check_free_space(sync.source, choice.total)
-            await sync.transfer(choice, sent, is_pull=True)
-            copied = {change.path: change.sign for change in choice.copied if not change.is_folder}
-            await sync.note({**base, **copied})
-        return choice
+        if not choice.copied:
+            await sync.discard_received()
+            return choice
+        check_free_space(sync.source, choice.total)
+        received = await sync.receive(choice, base, sent)
+        copied = {change.path: change.sign for change in received.copied if not change.is_folder}
+        await sync.note({**base, **copied})
+        return replace(choice, copied=[]) + received
 
     def alone(self, dest: str) -> asyncio.Lock:
         """Return the lock of a remote folder, which allows one synchronisation at a time."""

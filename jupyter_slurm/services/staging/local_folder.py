@@ -13,7 +13,7 @@ from jupyter_slurm.domain.staging_rules import FileSignature, leads_out, names
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm.client import printable
 
-__all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source"]
+__all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source", "sign_status"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def check_source(path: str) -> LocalFolder:
     except OSError as error:
         hint = (
             "Write stage=DIR[:DEST]: DIR is a folder of this computer, DEST begins with /, ~/ or a "
-            "variable of the cluster."
+            "variable of the cluster. Copy a folder of the cluster with `%slurm stage CLUSTER:FOLDER`."
         )
         raise UsageError(f"{path} cannot be staged: {error.strerror}.", hint=hint) from None
     if not stat.S_ISDIR(found.st_mode):
@@ -179,7 +179,7 @@ class FolderTree:
             if item.is_symlink() and leads_out(name, os.readlink(item.path)):
                 self.leading_out.append(name)
                 return
-            self.files[name] = _sign(item.stat(follow_symlinks=False))
+            self.files[name] = sign_status(item.stat(follow_symlinks=False))
         except FileNotFoundError:
             pass  # removed meanwhile
 
@@ -201,12 +201,19 @@ class FolderTree:
             except FileNotFoundError:
                 return None
         try:
-            return _sign(os.lstat(os.path.join(path, last)))
+            return sign_status(os.lstat(os.path.join(path, last)))
         except FileNotFoundError:
             return None
 
 
-def _sign(status: os.stat_result) -> FileSignature:
+def sign_status(status: os.stat_result) -> FileSignature:
+    """Return the signature of a file or link.
+
+    Raises
+    ------
+    OSError
+        It is another thing.
+    """
     if stat.S_ISLNK(status.st_mode):
         return FileSignature(status.st_size, -1)
     if not stat.S_ISREG(status.st_mode):

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, StageRecord
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["StagedFolders"]
+__all__ = ["SentFolder", "StagedFolders"]
+
+
+class SentFolder(NamedTuple):
+    """Outcome of sending a folder: files and bytes that were sent, files that were the same, and warnings."""
+
+    files: int
+    bytes: int
+    unchanged: int
+    warnings: list[str]
 
 
 @dataclass(frozen=True)

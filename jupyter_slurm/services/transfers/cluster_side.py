@@ -121,27 +121,27 @@ class ClusterSide:
     """
 
     def __init__(self, transport: Transport, host: str, login: Transport, location: ClusterLocation) -> None:
-        self.transport, self._host, self._login, self._location = transport, host, login, location
+        self.transport, self.host, self.login, self.location = transport, host, login, location
 
     async def path(self, path: str) -> str:
         """Return an absolute path: names are relative to the home, and variables are those of the cluster."""
         if path == "~":
             path = "~/"
-        expanded = await expand_path(path, self._location, self._login)
-        return posixpath.normpath(posixpath.join(self._location.home, expanded))
+        expanded = await expand_path(path, self.location, self.login)
+        return posixpath.normpath(posixpath.join(self.location.home, expanded))
 
     async def resolve(self, sources: Sequence[str]) -> list[Item]:
         """Return the sources; see :class:`Side`."""
         paths = [await self.path(source) for source in sources]
         found = decode_output((await self._run("read", _RESOLVE, names=paths)).stdout).split("\0")
         if len(found) != len(paths) + 1:
-            raise ParseError(f"The answer of {self._host} about the files could not be read.")
+            raise ParseError(f"The answer of {self.host} about the files could not be read.")
         items = []
         for path, real in zip(paths, found, strict=False):
             folder, name = posixpath.split(real)
             if name in ("", ".", "..") or not real.startswith("/"):  # a cluster may answer anything
                 raise UsageError(
-                    f"{printable(path)} on {self._host} does not exist, or you may not read it.",
+                    f"{printable(path)} on {self.host} does not exist, or you may not read it.",
                     hint=f"List the directory: `%slurm ls {shlex.quote(printable(posixpath.dirname(path)))}`.",
                 )
             items.append(Item(folder, name, posixpath.basename(path) or name))
@@ -164,7 +164,7 @@ class ClusterSide:
         try:
             return await call_off_loop(parse_entries, done.stdout)
         except ValueError:
-            raise ParseError(f"The list of files of {self._host} could not be read.") from None
+            raise ParseError(f"The list of files of {self.host} could not be read.") from None
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
@@ -201,7 +201,7 @@ class ClusterSide:
         if found is None or needed <= (free := int(found[1]) * 1024):
             return
         raise UsageError(
-            f"{needed / 1e6:.1f} MB would be copied to {printable(dest.folder)} on {self._host}, but only "
+            f"{needed / 1e6:.1f} MB would be copied to {printable(dest.folder)} on {self.host}, but only "
             f"{free / 1e6:.1f} MB are free.",
             hint="Look at `%slurm room`, and free some space, or choose another destination.",
         )
@@ -217,7 +217,7 @@ class ClusterSide:
         if done.exit_code:
             said = printable(decode_output(done.stderr)).strip()[:500]
             raise CommandError(
-                f"Cannot {verb} the directory on {self._host}: {said or f'exit code {done.exit_code}'}",
+                f"Cannot {verb} the directory on {self.host}: {said or f'exit code {done.exit_code}'}",
                 hint="Check the path, its permissions and your quota: `%slurm room`.",
             )
         return done

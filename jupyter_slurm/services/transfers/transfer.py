@@ -42,9 +42,11 @@ class TransferRequest:
     Attributes
     ----------
     kind : str
-        put, get or copy.
+        put, get, copy or stage. A stage with ``to_cluster`` is of a folder of that cluster.
     overwrite : bool
         Whether files of the destination that differ are replaced.
+    delete : bool
+        Whether a stage removes files of the copy that the folder does not have any more.
     job : mapping or None
         Options, context and origin of the job that copies within a cluster; None: a host of the cluster copies.
     """
@@ -55,6 +57,7 @@ class TransferRequest:
     dest: str
     to_cluster: str | None = None
     overwrite: bool = False
+    delete: bool = False
     job: api.TransferWantedJob | None = field(default=None, compare=False)
 
     def digest(self, owner: str) -> str:
@@ -65,7 +68,7 @@ class TransferRequest:
     @property
     def is_on_login_node(self) -> bool:
         """Return whether the login node carries the files, although the cluster may have a host for transfers."""
-        return self.kind == "stage" or self.job is not None
+        return (self.kind == "stage" and self.to_cluster is None) or self.job is not None
 
     def shares_cluster(self, other: TransferRequest) -> bool:
         """Return whether another request has files of the same cluster."""
@@ -261,7 +264,7 @@ async def _part(group: Group, source: Side, dest: Side, place: Destination) -> _
         if final in names:  # a cluster may list anything
             other[names[final] + slash + rest] = entry
     choice = await asyncio.to_thread(choose, found, other, is_within=source is dest)
-    in_parts = {path.split("/", 1)[0] for path in (*choice.skipped, *choice.unreadable)}
+    in_parts = {path.split("/", 1)[0] for path in (*choice.skipped, *choice.unreadable, *choice.left_out)}
     whole = [name for name in group.names if name not in other and name in found and name not in in_parts]
     return _Part(group, found, choice, whole)
 

@@ -88,7 +88,8 @@ class Transfers:
             tuple(asked["sources"]),
             asked["dest"],
             asked.get("to_cluster") or (cluster if asked["kind"] == "copy" else None),
-            asked.get("overwrite", False),
+            asked.get("overwrite", False) or asked["kind"] == "stage",
+            asked.get("delete", False),
             asked.get("job"),
         )
         _check_paths(request)
@@ -194,7 +195,7 @@ class Transfers:
     async def _copy_once(self, transfer: Transfer, owner: str) -> None:
         request, partial = transfer.request, f".jupyter-slurm-partial-{transfer.id}"
         if request.kind == "stage":
-            await self._stage(transfer)
+            await (self._stage_within(transfer, partial) if request.to_cluster else self._stage(transfer))
             return
         far = await self._side(request.cluster, on_login_node=request.is_on_login_node)
         if request.to_cluster == request.cluster:
@@ -211,7 +212,8 @@ class Transfers:
         """Send a folder as ``stage=`` of a job does, to the directory that such a job would use."""
         request, staging = transfer.request, self._cluster(transfer.request.cluster).staging
         folders: list[api.StageFolder] = [{"source": request.sources[0], "dest": request.dest or None}]
-        staged = await staging.prepare(cast("api.Submission", {"stage": {"folders": folders}}))
+        stage: api.Stage = {"folders": folders, "delete": request.delete}
+        staged = await staging.prepare(cast("api.Submission", {"stage": stage}))
         if staged is None:
             raise AssertionError
         folder = staged.folders[0]
@@ -222,7 +224,22 @@ class Transfers:
             transfer.note_bytes(done)
 
         sync = await staging.folder_sync(folder)
-        transfer.warnings = await staging.push_folder(sync, staged.record(), sent)
+        done = await staging.push_folder(sync, staged.record(), sent)
+        transfer.files, transfer.total, transfer.unchanged = done.files, done.bytes, done.unchanged
+        transfer.warnings = done.warnings
+
+    async def _stage_within(self, transfer: Transfer, partial: str) -> None:
+        """Copy a folder of a cluster to the directory that is for it, on the same cluster."""
+        from jupyter_slurm.services.transfers.stage_within import FolderWithin
+
+        request, cluster = transfer.request, self._cluster(transfer.request.cluster)
+        side = await self._side(request.cluster, on_login_node=request.is_on_login_node)
+        within = FolderWithin(side)
+        folder = await within.find(request.sources[0], request.dest or None)
+        transfer.dest = folder.dest
+        async with cluster.staging.alone(folder.dest):
+            carrier = self._within(transfer, side)
+            await within.copy(transfer, folder, carrier, partial, delete=request.delete)
 
     async def _copy_through(
         self, transfer: Transfer, source: ClusterSide, dest: ClusterSide, owner: str, partial: str
@@ -270,10 +287,17 @@ class Transfers:
 
 
 def _check_paths(request: TransferRequest) -> None:
-    local = {"put": request.sources, "stage": request.sources, "get": (request.dest,)}.get(request.kind, ())
+    local = {"put": request.sources, "get": (request.dest,)}.get(request.kind, ())
+    if request.kind == "stage" and request.to_cluster is None:
+        local = request.sources
+    if request.kind == "stage" and request.to_cluster not in (None, request.cluster):
+        raise UsageError(
+            f"The folder is on {request.cluster}, but its copy would be on {request.to_cluster}.",
+            hint="Copy it between the clusters: `%slurm copy CLUSTER:FOLDER CLUSTER:DEST`.",
+        )
     if request.kind == "stage" and len(request.sources) > 1:
         raise UsageError("Only one folder can be staged at a time.", hint="Stage the folders one after the other.")
-    if request.job is not None and (request.kind != "copy" or request.to_cluster != request.cluster):
+    if request.job is not None and (request.kind not in ("copy", "stage") or request.to_cluster != request.cluster):
         raise UsageError("A job copies only within one cluster.", hint="Omit where=job and the options of sbatch.")
     if not request.dest and request.kind != "stage":
         raise UsageError("The destination is missing.", hint="Name it as the last word.")

@@ -24,7 +24,9 @@ RARE = {
     "services.slurm.passthrough",
     "services.submission.estimate",
     "services.submission.foreign_submission",
+    "services.staging.received_results",
     "services.submission.resubmission_request",
+    "services.transfers.stage_within",
     "transport.tunnel.accepted_peer",
     "transport.tunnel.forwarder",
 }

@@ -27,7 +27,7 @@ async def send(source, dest):
     staging = Staging(tracker, ClusterLocation("c", dest, "me", dest, "far", {}), None)
     folder = FolderRecord(source=source, dest=dest, inode=os.stat(source).st_ino)
     sync = FolderSync(transport, folder, "owner")
-    warnings = await staging.push_folder(sync, StageRecord(folders=[folder], delete=True), lambda *_: None)
+    warnings = (await staging.push_folder(sync, StageRecord(folders=[folder], delete=True), lambda *_: None)).warnings
     back = await staging._pull(sync, lambda *_: None, frozenset())
     transport.close()
     return {"warnings": warnings, "back": [change.path for change in back.copied], "left": back.omitted}

@@ -187,11 +187,11 @@ print('result', file=open('new', 'w'))
 async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once(desk, project, monkeypatch):
     staging, transfers, listings = desk.core.cluster(desk.id).staging, [], []
     prepared = await staging.prepare(desk.asked("", **staged(project)))
-    for name, calls in (("transfer", transfers), ("choose", listings)):
+    for name, calls in (("send", transfers), ("choose", listings)):
         real = getattr(FolderSync, name)
 
         async def counted(*args: Any, real: Any = real, calls: list[Any] = calls, **more: Any) -> Any:
-            calls.append(more["is_pull"])
+            calls.append(more.get("is_pull", False))
             return await real(*args, **more)
 
         monkeypatch.setattr(FolderSync, name, counted)

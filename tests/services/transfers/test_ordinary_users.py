@@ -21,6 +21,7 @@ from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.transfers.carriers import ArchiveCarrier, RsyncCarrier, WithinCluster, split_names
 from jupyter_slurm.services.transfers.cluster_side import ClusterSide
 from jupyter_slurm.services.transfers.local_side import LocalSide
+from jupyter_slurm.services.transfers.stage_within import FolderWithin
 from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest, copy_files
 from jupyter_slurm.transport.local.transport import LocalTransport
 
@@ -46,10 +47,17 @@ async def main():
     else:
         carrier = RsyncCarrier(transport, "owner", is_pull=kind == "get")
     transfer = Transfer("id", TransferRequest("c", kind, (source,), dest), lambda _: None)
-    sides = {"put": (near, far), "get": (far, near), "copy": (far, far)}[kind]
+    sides = {"put": (near, far), "get": (far, near), "copy": (far, far), "stage": (far, far)}[kind]
     error = None
     try:
-        await copy_files(transfer, *sides, carrier, ".jupyter-slurm-partial-id")
+        if kind == "stage":
+            transfer.request = TransferRequest("c", kind, (source,), dest, "c", overwrite=True)
+            within = FolderWithin(far)
+            folder = await within.find(source, dest)
+            carrier = WithinCluster(transport)
+            await within.copy(transfer, folder, carrier, ".jupyter-slurm-partial-id", delete=True)
+        else:
+            await copy_files(transfer, *sides, carrier, ".jupyter-slurm-partial-id")
     except SlurmError as met:
         error = met.message
     print(json.dumps({"error": error, "warnings": transfer.warnings, "files": transfer.files}))
@@ -184,3 +192,37 @@ def test_files_that_cannot_be_moved_to_their_place_are_kept(run: Run, short_path
     assert run(kind, source, dest)["error"] is None
     assert (dest / "project/file").read_text() == "content"
     assert os.listdir(dest) == ["project"]
+
+
+def test_a_staged_folder_is_read_as_far_as_the_user_may_and_can_be_written(run: Run, short_path: Path) -> None:
+    source, dest = short_path / "project", short_path / "two/copy"
+    for name in ("logs/secret", "open/sub/file", ".rsync-filter"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("- *.large")
+    dest.parent.mkdir()
+    give(short_path)
+    (source / "open/sub").chmod(0o555)
+    source.chmod(0o555)
+    short_path.chmod(0o755)
+    done = run("stage", source, dest)
+    assert (done["error"], done["files"]) == (None, 3)
+    assert {mode & 0o700 for name, mode in modes(dest).items() if (dest / name).is_dir()} == {0o700}
+
+    (source / "logs").chmod(0)
+    os.chown(source / "logs", 0, 0)
+    (source / "open/sub/file").unlink()
+    done = run("stage", source, dest)
+    assert done == {
+        "error": None,
+        "files": 0,
+        "warnings": ["Not copied (directories that you may not read): project/logs."],
+    }
+    assert (dest / "logs/secret").exists(), "what cannot be read is not deleted"
+    assert not (dest / "open/sub/file").exists()
+
+    os.chown(dest, 0, 0)
+    (source / "new").write_text("new")
+    assert "Permission denied" in run("stage", source, dest)["error"]
+    os.chown(source, 0, 0)
+    source.chmod(0o700)
+    assert f"{source} on far does not exist, or you may not read it." in run("stage", source, dest)["error"]

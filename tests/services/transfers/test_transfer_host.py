@@ -72,7 +72,8 @@ async def test_the_host_carries_the_files_and_the_login_node_none(
         assert (tmp_path / "mnt/data/x").read_bytes() == b"x" * 100_000
         copied = await transfer(desk.core, "copy", f"{ONLY_THERE}/data", f"{tmp_path}/copy")
         got = await transfer(desk.core, "get", f"{ONLY_THERE}/data", f"{tmp_path}/back")
-        for one, name in ((copied, "copy"), (got, "back")):
+        staged = await transfer(desk.core, "stage", f"{ONLY_THERE}/data", f"{tmp_path}/staged", to_cluster="far")
+        for one, name in ((copied, "copy"), (got, "back"), (staged, "staged")):
             assert (one["error"], one["state"]) == (None, "finished")
             assert (tmp_path / name / "x").read_bytes() == b"x" * 100_000
         missing = await transfer(desk.core, "get", f"{ONLY_THERE}/none", f"{tmp_path}/none")

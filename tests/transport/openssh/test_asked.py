@@ -3,8 +3,10 @@
 import asyncio
 import os
 import shlex
+import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from ssh_hosts.openssh import Person, by_password, gone, masters
@@ -299,3 +301,20 @@ async def test_what_a_host_says_when_it_lets_nobody_in_is_told(ssh_host, log_in,
     with pytest.raises(LoginFailed, match="ended the login: Down until Monday") as caught:
         await (await log_in(host.ssh_config, host.name, Person())).run(["true"])
     assert "VPN" not in caught.value.hint
+
+
+async def test_messages_without_an_end_do_not_fill_the_disk(asking, config, log_in, folder, tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f"""#!/bin/sh
+case " $* " in *" -M "*) head -c 200000000 /dev/zero >&2; sleep 30;; esac
+exec {shutil.which("ssh")} "$@"
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.via_openssh.login._MAX_LOG_BYTES", 1 << 20)
+    host, _ = asking
+    transport = await log_in(by_password(config, host), host.name, Person())
+    with pytest.raises(LinkLost, match="sends messages without an end"):
+        await transport.run(["true"])
+    assert sum(path.stat().st_size for path in Path(folder).rglob("*.log")) < 1 << 20

@@ -20,11 +20,13 @@ from jupyter_slurm.transport.base import FileStat, Sent
 from jupyter_slurm.transport.local.files import mapped_errors
 from jupyter_slurm.transport.owned_files import UNTRUSTED, untrusted_file
 from jupyter_slurm.transport.ssh.prompts import printable
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 
 _MAX_CHUNK_BYTES: Final = 4 << 20  # bytes; the most that a broken connection costs
+_MAX_FILE_BYTES: Final = 256 << 20  # bytes of a file that is read without a limit: a hostile host has no end of them
 _MIN_CHUNK_BYTES: Final = 256 << 10  # bytes of the smallest written chunk
 _CHUNK_DURATION_S: Final = 1.0  # seconds
 _MAX_INLINE_BYTES: Final = 8 << 10  # bytes sent as an argument: some shells read their commands byte by byte
@@ -101,6 +103,12 @@ class RemoteFiles:
             data += answer.stdout[:want]
             if len(answer.stdout) < want:
                 break
+            if limit is None and len(data) > _MAX_FILE_BYTES:
+                raise AnswerTooLarge(
+                    f"{path} was not read, because it is larger than {_MAX_FILE_BYTES >> 20} MiB.",
+                    hint=f"Check the file on the login node: `ls -l {path}`.",
+                    path=path,
+                )
         return bytes(data)
 
     async def write_new_files(self, contents: Mapping[str, bytes], sent: Sent | None) -> None:

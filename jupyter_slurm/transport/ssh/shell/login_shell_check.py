@@ -101,7 +101,7 @@ def _run_check(link: PersistentLink, channel: Session, timeout: float) -> ShellS
                 break
             out += data
         seconds = time.monotonic() - begun
-        while channel.recv_stderr_ready():
+        while channel.recv_stderr_ready() and len(err) < _MAX_NOISE_BYTES:
             err += channel.recv_stderr(1 << 16)
     before, _, rest = out.partition(mark)
     answered = mark in rest

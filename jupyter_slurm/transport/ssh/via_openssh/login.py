@@ -35,6 +35,7 @@ __all__ = ["OpenSshLogin"]
 
 _CHECK_INTERVAL_S: Final = 0.05  # seconds between two checks whether OpenSSH is done
 _SILENCE_TIMEOUT_S: Final = 45.0  # seconds without output of OpenSSH and without a question, after which it is given up
+_MAX_LOG_BYTES: Final = 16 << 20  # bytes of OpenSSH's output during a login, with the messages of the hosts
 _NOTICE_DELAY_S: Final = 1.0  # seconds after which a host's message without a question is shown by itself
 _JUMP_HOST_TIMEOUT_S: Final = 660  # seconds for a host behind others to answer: a user logs in to those meanwhile
 _FIRST_HOST_TIMEOUT_S: Final = 30  # seconds
@@ -203,6 +204,7 @@ class OpenSshLogin:
                 if size != before or self._open:
                     changed = time.monotonic()
                 if size != before:
+                    self._check_size(size)
                     self._pass_on()
                 quiet = time.monotonic() - changed
                 if quiet > _SILENCE_TIMEOUT_S:
@@ -217,6 +219,16 @@ class OpenSshLogin:
         self._check_cancelled()
         if process.returncode != 0:
             raise self._failure("")
+
+    def _check_size(self, size: int) -> None:
+        if size > _MAX_LOG_BYTES:
+            host = self._route[-1]
+            os.truncate(self._log, 0)
+            raise LinkLost(
+                f"The login to {host.label} was ended, because a host sends messages without an end.",
+                hint=f"Check the login in a terminal: `ssh {host.name}`.",
+                host=host.name,
+            )
 
     def _pass_on(self) -> None:
         """Pass on the output since the last call."""
