@@ -28,7 +28,7 @@ TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do comm
   [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
   command -v ssh >/dev/null || echo openssh-client; command -v rsync >/dev/null || echo rsync; [ -e /usr/share/modules/init/bash ] || echo environment-modules; \
   [ -e /usr/share/lua/5.3/posix ] || echo lua5.3 lua-posix lua-term lua-filesystem lua-json; [ -e /usr/sbin/sshd ] || echo openssh-server; \
-  [ -x /usr/sbin/dockerd ] || echo docker.io; command -v ch-run >/dev/null || echo charliecloud-runtime; \
+  [ -x /usr/sbin/dockerd ] || echo docker.io; command -v sudo >/dev/null || echo sudo; command -v ch-run >/dev/null || echo charliecloud-runtime; \
   command -v ch-image >/dev/null || echo charliecloud-builders; command -v openssl >/dev/null || echo openssl; \
   command -v docker-registry >/dev/null || echo docker-registry; \
   [ -e /usr/lib/R/site-library/IRkernel ] || echo r-cran-irkernel; \

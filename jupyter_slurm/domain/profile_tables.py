@@ -45,6 +45,7 @@ class ContainerTable(TypedDict, total=False):
     bind: Sequence[str]
     gpu_variable: str
     gpus: str
+    sudo: bool
     image_dir: str
     shared: Sequence[str]
     base: str

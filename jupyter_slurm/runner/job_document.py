@@ -11,9 +11,10 @@ from typing import Any, TypedDict
 
 
 class ImageFolder(TypedDict, total=False):
-    """Part of job.json that says where images are kept."""
+    """Part of job.json that says where images are kept, and whether sudo calls Docker."""
 
     image_dir: str
+    sudo: bool
 
 
 class EnvironmentPart(ImageFolder, total=False):
@@ -46,7 +47,7 @@ class ImageFile(TypedDict, total=False):
     folder: str | None
 
 
-_ImageSource = TypedDict("_ImageSource", {"from": str}, total=False)
+_ImageSource = TypedDict("_ImageSource", {"from": str, "base": str}, total=False)
 
 
 class ImagePart(ImageFolder, _ImageSource, total=False):
@@ -56,7 +57,6 @@ class ImagePart(ImageFolder, _ImageSource, total=False):
     name: str
     runtime: str
     replace: bool
-    base: str
     build_dir: str
     file: ImageFile
     environment: ImagePackages
@@ -194,6 +194,7 @@ class StepRequest(TypedDict, total=False):
     """step.json: how srun is to be run."""
 
     args: list[str]
+    node_variables: list[list[int]]
     options: list[str]
     wrapper: list[str]
     python: str | None

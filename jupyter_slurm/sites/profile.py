@@ -17,7 +17,7 @@ from typing import Any, cast
 import fastjsonschema
 
 from jupyter_slurm.documentation import page_url
-from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
+from jupyter_slurm.domain.containers.image_reference import check_described, check_settings
 from jupyter_slurm.domain.profile_tables import (
     AdviceTable,
     CommandsTable,
@@ -342,11 +342,11 @@ def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTabl
         return {}
     _check({"login": {"host": "any"}, "container": dict(data)}, path, _KEYS, text)
     try:
-        for bind in data.get("bind", ()):
-            check_bind(bind)
+        check_settings(cast("ContainerTable", data))
     except UsageError as error:
-        place = _at(path, text, ["container", "bind"])
-        raise ConfigError(f"{place}: container.bind: {error.message}", hint=error.hint) from None
+        key = error.details["option"]
+        place = _at(path, text, ["container", key])
+        raise ConfigError(f"{place}: container.{key}: {error.message}", hint=error.hint) from None
     return cast("ContainerTable", data)
 
 

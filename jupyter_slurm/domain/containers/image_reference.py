@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.domain.profile_tables import EnvironmentTable
+    from jupyter_slurm.domain.profile_tables import ContainerTable, EnvironmentTable
 
-__all__ = ["RUNTIMES", "check_bind", "check_described", "is_path", "reference", "runtimes_for"]
+__all__ = ["RUNTIMES", "check_bind", "check_described", "check_settings", "is_path", "reference", "runtimes_for"]
 
-RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud")
+RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud", "pyxis")
 """Container runtimes."""
 
+_ENROOT_SUFFIX: Final = ".sqsh"  # of image files of enroot, which Pyxis runs
 _SCHEME: Final = "docker://"
 _MAX_NAME_CHARACTERS: Final = 255  # characters of a name, without tag and digest
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -30,7 +31,7 @@ _REFERENCE = re.compile(
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,})?"
 )
 _HINT: Final = (
-    "Give docker://NAME:TAG (docker://nvcr.io/nvidia/pytorch:24.01-py3), the path of a SIF file, "
+    "Give docker://NAME:TAG (docker://nvcr.io/nvidia/pytorch:24.01-py3), the path of a SIF file or an .sqsh file, "
     "or the directory of an unpacked image."
 )
 
@@ -62,7 +63,9 @@ def runtimes_for(image: str) -> tuple[str, ...]:
 
     Only the node knows the kind of a path.
     """
-    return RUNTIMES[2:] if is_path(image) else RUNTIMES
+    if image.endswith(_ENROOT_SUFFIX):
+        return ("pyxis",)
+    return RUNTIMES[2:-1] if is_path(image) else RUNTIMES
 
 
 def check_described(text: EnvironmentTable) -> None:
@@ -87,10 +90,34 @@ def check_described(text: EnvironmentTable) -> None:
         reference(image)
     if (runtime := text.get("runtime")) and runtime not in runtimes_for(image):
         what = "unpacked images and SIF files" if is_path(image) else "images of registries"
+        what = f"{_ENROOT_SUFFIX} files" if image.endswith(_ENROOT_SUFFIX) else what
         fit = ", ".join(runtimes_for(image))
         raise UsageError(f"{runtime} cannot run {image}.", hint=f"Use one of these for {what}: {fit}.")
     for bind in text.get("bind", ()):
         check_bind(bind)
+
+
+def check_settings(container: ContainerTable) -> None:
+    """Check the settings of all containers in a profile.
+
+    Raises
+    ------
+    UsageError
+        A setting is not valid. ``option`` of its details is the setting.
+    """
+    option = "bind"
+    try:
+        for bind in container.get("bind", ()):
+            check_bind(bind)
+        option = "sudo"
+        if container.get("sudo") and (runtime := container.get("runtime", "docker")) != "docker":
+            raise UsageError(
+                f"The runtime {runtime} does not use sudo, which is for Docker.",
+                hint='Set runtime = "docker", or remove `sudo`. The other runtimes work without sudo.',
+            )
+    except UsageError as error:
+        error.details["option"] = option
+        raise
 
 
 def check_bind(bind: str) -> None:

@@ -105,6 +105,8 @@ class Environment:
     gpus : str or None
         ``node``: Slurm counts no GPUs, and a job with whole nodes has all of theirs. None: the GPUs that Slurm
         allocates.
+    sudo : bool or None
+        Whether the nodes call Docker by way of sudo.
     cuda, min_driver : int
         Major versions of the CUDA that the packages are built for, and of its first driver; 0: none is known.
     """
@@ -122,6 +124,7 @@ class Environment:
     gpu_variable: str | None = None
     image_dir: str | None = None
     gpus: str | None = None
+    sudo: bool | None = None
     cuda: int = 0
     min_driver: int = 0
 

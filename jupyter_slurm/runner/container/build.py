@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, Iterator
 
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import charliecloud, job_memory, lock, run, sudo
     from jupyter_slurm.runner.container import image_fetch as images
-    from jupyter_slurm.runner.container import job_memory, lock, run
     from jupyter_slurm.runner.container import runtime_commands as runtimes
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import ImagePackages, ImagePart
 else:
     run = load("container.run")
-    images, job_memory, lock, runtimes = run.images, run.job_memory, run.lock, run.runtimes
+    images, job_memory, lock, runtimes, sudo = run.images, run.job_memory, run.lock, run.runtimes, run.sudo
+    charliecloud = run.charliecloud
     RuntimeRefused = runtimes.RuntimeRefused
 
 _FAILED = 1
@@ -68,6 +69,7 @@ class Build:
     def __init__(self, wish: ImagePart, folder: str) -> None:
         self._wish, self._folder = wish, folder
         self.name: str = wish["name"]
+        sudo.use_for(wish)
         self.runtime = _runtime(wish)
         self._is_anew = bool(wish.get("replace"))
         self._from = str(wish.get("from") or "")  # a daemon or a file; empty for a registry
@@ -215,12 +217,15 @@ class Build:
         made = os.path.join(draft, "image.charliecloud")
         if self._from:
             kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
-            if kind == "tar" and images.is_of_layers(origin):
-                raise RuntimeRefused(
-                    f"{origin} was written by `docker save`. Charliecloud needs a file of `docker export`."
-                )
+            if said := charliecloud.refusal(kind, origin):
+                raise RuntimeRefused(said)
             self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
             return made
+        if charliecloud.is_old():
+            if self._wish["act"] == "pull":
+                return str(charliecloud.pull(self._run, self.name, room, made))
+            with self._files(_DOCKERFILE, room) as paths:
+                return str(charliecloud.make(self._run, self.name, *paths, room, made))
         env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
         if self._wish["act"] == "pull":
             self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
@@ -238,9 +243,10 @@ class Build:
     def _files(self, kind: str, room: str = "") -> Iterator[tuple[str, str]]:
         """Provide the build file and its context folder.
 
-        Files sent with the job are unpacked in the site's ``build_dir`` if set; else in the job directory.
+        Files sent with the job are unpacked in the site's ``build_dir`` if set; else in the job directory. With sudo,
+        all files are in ``build_dir``: root may have no access to the job directory.
         """
-        place = os.path.join(self._folder, "build")
+        place = os.path.join(room if room and sudo.is_used(self.runtime) else self._folder, "build")
         shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue
         os.mkdir(place, 0o700)
         try:
@@ -280,7 +286,8 @@ class Build:
         if code == 0:
             return list(lines)
         if self._wish["act"] == "pull" and not self._from:
-            raise RuntimeRefused(runtimes.why_not(self.runtime, self.name, lines))
+            is_root = sudo.is_used(self.runtime)
+            raise RuntimeRefused(runtimes.why_not(self.runtime, self.name, lines, is_root=is_root))
         last = (lines or ["no message"])[-1]
         raise RuntimeRefused(
             f"{argv[0]} could not build {self.name}: {last[:300]}. The lines above show the failed step."
@@ -308,8 +315,7 @@ def _runtime(wish: ImagePart) -> str:
         raise RuntimeRefused(f"{said} cannot build from this file. Use {' or '.join(fit)}.")
     if not said and not kind:
         return str(run.choose(wish["name"], None))
-    needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
-    tried = [said] if said else list(fit)
+    needed, tried = {"charliecloud": ["ch-run", *charliecloud.programs()]}, [said] if said else list(fit)
     here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
     if not here:
         raise RuntimeRefused(f"This node has no {' nor '.join(tried)}. Choose another node with -w or -C of sbatch.")

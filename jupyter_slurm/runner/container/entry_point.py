@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 VARIABLE = "JUPYTER_SLURM_ENTRYPOINT"
 _RUNSCRIPT = "/.singularity.d/runscript"
+_RC = "/etc/rc"  # by which enroot starts an image
 _MAX_BYTES = 1_000_000
 _NONE = """if [ "$#" = 0 ]; then
     echo 'container: The image has no entry point. Name a program after "$JUPYTER_SLURM_ENTRYPOINT".' >&2
@@ -38,6 +39,8 @@ def script(runtime: str, image: str, run_query: Query) -> str:
     """
     if runtime in ("apptainer", "singularity") and not _is_charliecloud(image):
         return f'#!/bin/sh\nexec {_RUNSCRIPT} "$@"\n'
+    if runtime == "pyxis":
+        return f'#!/bin/sh\nexec /bin/sh {_RC} "$@"\n'
     entry, default = _words(_configuration(runtime, image, run_query))
     start, choice = shlex.join(entry), "" if entry else _NONE
     if default:

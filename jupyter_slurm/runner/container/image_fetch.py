@@ -10,35 +10,33 @@ library only.
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import hashlib
-import itertools
 import os
 import runpy
 import shutil
 import signal
 import stat
 import subprocess
-import tarfile
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 load = runpy.run_path(__file__[: -len("container/image_fetch.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
-    from jupyter_slurm.runner.container import image_notes, lock
+    from jupyter_slurm.runner.container import charliecloud, image_notes, lock, sudo
     from jupyter_slurm.runner.container import runtime_commands as runtimes
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import ImageFolder
 else:
-    image_notes = load("container.image_notes")
-    lock = load("container.lock")
+    image_notes, lock = load("container.image_notes"), load("container.lock")
+    charliecloud, sudo = load("container.charliecloud"), load("container.sudo")
     proc = load("proc")
     runtimes = load("container.runtime_commands")
     RuntimeRefused = runtimes.RuntimeRefused
 
 _ANSWER_TIMEOUT_S = 60.0  # seconds for an answer of the daemon
 _MAX_NAME_LENGTH = 180  # characters of a file name, without suffixes
-_MAX_ARCHIVE_NAMES = 10_000  # names in an archive; those of `docker save` are few
 _MAX_LAST_LINES = 20
 _MAX_LINE_BYTES = 65_536
 _SUFFIXES = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
@@ -99,10 +97,10 @@ def file_name(image: str) -> str:
 
 def run_query(*argv: str) -> tuple[int, str, str]:
     """Run a query of a runtime; return its exit code and output."""
+    env, words = {**os.environ, "LC_ALL": "C"}, sudo.called([*argv])
+    kept: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _ANSWER_TIMEOUT_S}
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_TIMEOUT_S, check=False
-        )
+        done = subprocess.run(words, env=env, check=False, **kept)
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, "", str(error)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -111,6 +109,8 @@ def run_query(*argv: str) -> tuple[int, str, str]:
 def unwell(program: str) -> str:
     """Return the reason why Docker or Podman cannot run containers, with its own last line; empty if it can."""
     code, _, said = run_query(program, "version")
+    if why := code and sudo.refusal(program, said):
+        return str(why)
     if "permission denied" in said.lower():
         return f"You have no permission to use {program} on this node. Ask the administrators to add you to its group."
     last = ([""] + [line.strip() for line in said.splitlines() if line.strip()])[-1]
@@ -282,6 +282,9 @@ def runnable(program: str, image: str, made: str, tree: str, report: Callable[[s
 def _charliecloud(_: str, image: str, draft: str, report: Callable[[str], None]) -> str:
     os.mkdir(draft, 0o700)
     made = os.path.join(draft, "image.charliecloud")
+    if charliecloud.is_old():
+        fetch = functools.partial(_fetch, "charliecloud", image, report=report)
+        return str(charliecloud.pull(fetch, image, draft, made))
     env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(draft, "store")}
     _fetch("charliecloud", image, ["ch-image", "--no-cache", "pull", image], report, env)
     report("unpacking")
@@ -310,23 +313,6 @@ def remove(*paths: str) -> None:
                         if not os.path.islink(one):  # a link in it may point anywhere
                             os.chmod(one, 0o700)
         shutil.rmtree(path, ignore_errors=True)
-
-
-def is_of_layers(path: str) -> bool:
-    """Return whether an archive is of `docker save`. One of `docker export` has no such file at its top."""
-    try:
-        with tarfile.open(path) as archive:
-            return any(
-                name in ("manifest.json", "index.json")
-                for name in itertools.islice(_names(archive), _MAX_ARCHIVE_NAMES)
-            )
-    except (OSError, tarfile.TarError, EOFError):
-        return False  # the program that unpacks it reports the error
-
-
-def _names(archive: tarfile.TarFile) -> Iterator[str]:
-    for member in archive:
-        yield member.name
 
 
 # -- running fetch commands
@@ -358,7 +344,7 @@ def _fetch(
     """
     code, lines = run(argv, runtimes.Progress().read, report, env)
     if code:
-        raise RuntimeRefused(runtimes.why_not(runtime, image, lines))
+        raise RuntimeRefused(runtimes.why_not(runtime, image, lines, is_root=sudo.is_used(runtime)))
 
 
 def run(
@@ -375,7 +361,7 @@ def run(
     said = ""
     lines: list[str] = []
     process = subprocess.Popen(
-        argv,
+        sudo.called(argv),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -394,4 +380,5 @@ def run(
                 report(told)
         return process.wait(), lines
     finally:
-        proc.end_process(process)  # with its descendants, which would write into a folder that is being removed
+        with contextlib.suppress(PermissionError):  # of sudo, whose program ends with this pipe
+            proc.end_process(process)  # with its descendants, which would write into a folder that is being removed

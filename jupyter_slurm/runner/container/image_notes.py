@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import ImageNote, ImageRemoval
 
 KINDS = (".sif", ".sandbox", ".charliecloud")
-_OF_SITES = (".sif", ".simg", ".img", ".sqfs")
+_OF_SITES = (".sif", ".simg", ".img", ".sqfs", ".sqsh")
 _NOTE = ".json"
 _MAX_NOTE_BYTES = 16_384  # bytes of a note
 _MAX_IMAGES = 1000  # listed images

@@ -17,32 +17,33 @@ import contextlib
 import os
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 # The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("container/run.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import charliecloud, client, job_memory, lock, pyxis, sudo
     from jupyter_slurm.runner.container import image_fetch as images
-    from jupyter_slurm.runner.container import job_memory, lock
     from jupyter_slurm.runner.container import runtime_commands as runtimes
     from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import EnvironmentPart, JobDocument
 else:
-    images, job_memory = load("container.image_fetch"), load("container.job_memory")
-    lock, runtimes = images.lock, images.runtimes
+    pyxis, job_memory = load("container.pyxis"), load("container.job_memory")
+    client = pyxis.client  # each load makes a module of its own
+    images, lock, runtimes, sudo = client.images, client.lock, client.runtimes, client.sudo
+    charliecloud = images.charliecloud
     RuntimeRefused = runtimes.RuntimeRefused
 
-FAILED = 125  # exit code without a container, as for other environments in domain/scripts/environments.py
+FAILED = client.FAILED
+_NO_STEP = (
+    "Pyxis runs only the cell, the script or the session of a job. For ranks (launcher=), steps of an allocation and "
+    "terminals in a container, use another runtime."
+)
 HINT = "Read `jupyter slurm log`. Exclude the node with -x NODE, or choose another image with image= or env=."
 _GPU_QUERY_TIMEOUT_S = 60.0  # seconds for nvidia-smi
-_PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two checks for slurmstepd
-_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def make_places(image: str, targets: list[str]) -> None:
@@ -120,11 +121,12 @@ def choose(image: str, runtime: str | None) -> str:
     elif os.path.isdir(image):
         fit = ["charliecloud", "apptainer", "singularity"]
     elif os.path.exists(image):
-        fit = ["apptainer", "singularity"]
+        fit = ["pyxis"] if image.endswith(pyxis.IMAGE_SUFFIX) else ["apptainer", "singularity"]
     else:
         raise RuntimeRefused(f"This node has no image {image}.")
-    needed = {"charliecloud": ["ch-run"] if image.startswith("/") else ["ch-run", "ch-image", "ch-convert"]}
-    tried = [(name, needed.get(name, [name])) for name in ([runtime] if runtime else fit)]
+    builders = [] if image.startswith("/") else charliecloud.programs()
+    needed = {"pyxis": ["srun"], "charliecloud": ["ch-run", *builders]}
+    tried = [(name, needed.get(name, sudo.needed(name))) for name in ([runtime] if runtime else fit)]
     here = [name for name, programs in tried if all(map(shutil.which, programs))]
     if not here:
         wanted = " nor ".join(next(one for one in programs if not shutil.which(one)) for _, programs in tried)
@@ -154,6 +156,7 @@ def start(
     hold: str = "",
     entry_point: str = "",
     requests: str = "",
+    is_batch: bool = False,
 ) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
@@ -177,6 +180,8 @@ def start(
     requests : str
         Variable that gets the path of another pipe with the content of standard input, if the runtime uses standard
         input itself; empty: the command needs none of it.
+    is_batch : bool
+        Whether this is the batch script, which may start a step of the job.
 
     Raises
     ------
@@ -185,11 +190,14 @@ def start(
     """
     for dropped in load("container.host_folders").drop_missing(os.environ):
         sys.stderr.write(f"container: {dropped} is not used, because this node has no such folder of yours.\n")
+    sudo.use_for(described)
     runtime, image = choose(described["image"], described.get("runtime")), described["image"]
     node = facts(described)
     node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {image}"
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
-    if not image.startswith("/"):
+    if runtime == "pyxis" and not is_batch:
+        raise RuntimeRefused(_NO_STEP)
+    if not image.startswith("/") and runtime != "pyxis":
         image = images.provide(runtime, image, described, report)
     wish = runtimes.ContainerRequest(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
     if runtime in ("docker", "podman") and hold:
@@ -200,139 +208,41 @@ def start(
         if not os.path.exists(source):
             raise RuntimeRefused(f"This node has no folder {source}.")
     if entry_point:
-        entries = load("container.entry_point")
-        entries.write(entry_point, entries.script(runtime, image, images.run_query))
-        node.env[entries.VARIABLE] = entry_point
-    made, env = runtimes.MAKERS[runtime](wish, node)
+        _offer_entry_point(entry_point, runtime, image, node.env)
     if runtime in ("docker", "podman"):
-        sweep(runtime, node.uid)
-        with held(wish.hold), passed_on(node.env.get(requests, "")):
-            return follow(made, {**os.environ, **env}, node.name, wish.image)
+        return _by_client(runtime, wish, node, requests)
+    made, env = _in_step(wish, node) if runtime == "pyxis" else runtimes.MAKERS[runtime](wish, node)
     if runtime == "charliecloud":
         make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
     sys.stdout.flush()
     return os.execvpe(made[0], made, env)  # noqa: S606 - an argument list, as everywhere
 
 
-@contextlib.contextmanager
-def held(path: str) -> Iterator[None]:
-    """Hold the end of a named pipe. On a file system without named pipes, the other pipe has to suffice."""
-    end = -1
-    with contextlib.suppress(OSError):
-        if path:
-            os.mkfifo(path, 0o600)
-            end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # opening for writing alone would wait for the reader
-    try:
-        yield
-    finally:
-        if end >= 0:
-            os.close(end)
-        with contextlib.suppress(OSError):
-            if path:
-                os.unlink(path)
+def _offer_entry_point(path: str, runtime: str, image: str, env: dict[str, str]) -> None:
+    entries = load("container.entry_point")
+    entries.write(path, entries.script(runtime, image, images.run_query))
+    env[entries.VARIABLE] = path
 
 
-@contextlib.contextmanager
-def passed_on(path: str) -> Iterator[None]:
-    """Copy standard input into a named pipe, which closes with it."""
-    if not path:
-        yield
-        return
-    try:
-        os.mkfifo(path, 0o600)
-        end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # opening for writing alone would wait for the reader
-    except OSError as error:
-        raise RuntimeRefused(f"The container gets no cells: {path} cannot be created ({error.strerror}).") from None
-    threading.Thread(target=_copy_input, args=(end,), daemon=True).start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+def _by_client(runtime: str, wish: runtimes.ContainerRequest, node: runtimes.RuntimeFacts, requests: str) -> int:
+    """Run a container of Docker or Podman."""
+    variables = sudo.Variables() if sudo.is_used(runtime) else None
+    wish.env_file = variables.path if variables else ""
+    made, env = runtimes.MAKERS[runtime](wish, node)
+    if variables and (odd := variables.write(env)):
+        raise RuntimeRefused(f"With sudo, {odd} cannot be passed to a container: its value has a line break.")
+    client.sweep(runtime, node.uid)
+    with client.held(wish.hold), client.passed_on(node.env.get(requests, "")):
+        return int(client.follow(made, {**os.environ, **env}, node.name, wish.image))
 
 
-def _copy_input(end: int) -> None:
-    with contextlib.suppress(OSError):
-        while data := os.read(0, 4096):
-            os.write(end, data)
-    os.close(end)
-
-
-def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
-    """Run a container of a daemon; return its exit code."""
-    read_end, write_end = os.pipe()
-    started: list[Any] = []
-    early: list[int] = []  # signals that arrived before the process started
-
-    def forward(number: int, _: Any) -> None:
-        if not started:
-            early.append(number)
-        for process in started:
-            process.send_signal(number)
-
-    for number in _FORWARDED:  # with control groups Slurm sends them to the batch script alone: to this process
-        signal.signal(number, forward)
-    parent = os.getppid()
-    process = subprocess.Popen(argv, stdin=read_end, env=env)
-    os.close(read_end)
-    started.append(process)
-    for missed in early:
-        process.send_signal(missed)
-    threading.Thread(target=end_with, args=(parent, process), daemon=True).start()
-    code = process.wait()
-    os.close(write_end)
-    if code < 0 or code in (FAILED, 126, 127):  # these may come from the client or from the command
-        said = why(argv[0], image, has_gpus=code == FAILED and "--gpus" in argv)
-        if not said:
-            images.run_query(argv[0], "rm", "--force", name)
-        end_inside(name)  # a daemon that has ended cannot end it
-        if said and code > 0:
-            raise RuntimeRefused(said)
-    return 128 - code if code < 0 else code
-
-
-def end_with(parent: int, process: Any) -> None:
-    """End a client of Docker with the parent process: Slurm forgets a job whose slurmstepd was killed."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_CHECK_INTERVAL_S)
-    process.kill()
-
-
-def end_inside(name: str) -> None:
-    """Kill the first process of a container, which ends the others: only its command line contains the name."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-            if name.encode() in words:
-                os.kill(int(pid), signal.SIGKILL)
-
-
-def why(program: str, image: str, *, has_gpus: bool) -> str:
-    """Return the reason why there was no container; empty if the runtime works and has the image."""
-    if said := images.unwell(program):
-        return str(said)
-    if images.run_query(program, "image", "inspect", image)[0]:
-        return f"The image {image} was removed from this node. Run the cell again to fetch it."
-    if has_gpus and "nvidia" not in images.run_query(program, "info", "--format", "{{json .Runtimes}}")[1]:
-        return (
-            f"{program} on this node seems to give no GPUs to containers: nvidia-container-toolkit is missing. Use "
-            "Apptainer, which does not need it, or ask the administrators to install it."
-        )
-    return ""
-
-
-def sweep(program: str, uid: int) -> None:
-    """Remove containers of jobs that have ended without a notification of the daemon, which was down itself.
-
-    Also remove containers that never started: their client was ended between its two requests.
-    """
-    form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
-    which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
-    for line in images.run_query(program, "ps", *which, "--format", form)[1].splitlines():
-        name, _, label = line.partition(" ")
-        if lock.has_ended(label):
-            images.run_query(program, "rm", "--force", name)
+def _in_step(wish: runtimes.ContainerRequest, node: runtimes.RuntimeFacts) -> tuple[list[str], dict[str, str]]:
+    """Return the command line of the step of srun that Pyxis runs in a container, and its environment."""
+    gpu_options = load("ranks.launch").all_gpus(os.environ)
+    made: tuple[list[str], dict[str, str]] = pyxis.command(
+        wish, node, gpu_options, images.run_query("srun", "--help")[1]
+    )
+    return made
 
 
 def command(job: JobDocument, folder: str, args: list[str]) -> list[str]:
@@ -377,7 +287,17 @@ def main() -> int:
         if place.job.get("launcher") == "mpi":
             runtime = choose(environment["image"], environment.get("runtime"))
             environment = runtimes.with_mpi(environment, runtime, dict(os.environ))
-        code = start(environment, argv, shared, report, is_python=not entry_point, hold=pipe, entry_point=entry_point)
+        is_batch = not place.job.get("launcher")
+        code = start(
+            environment,
+            argv,
+            shared,
+            report,
+            is_python=not entry_point,
+            hold=pipe,
+            entry_point=entry_point,
+            is_batch=is_batch,
+        )
     except RuntimeRefused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")

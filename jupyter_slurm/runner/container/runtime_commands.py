@@ -96,6 +96,7 @@ class ContainerRequest:
     """Request for a container: ``image`` is a path, or a name in Docker's store; ``folders`` keep their paths.
 
     ``is_python`` says that the command must be a Python. The container ends when the pipe with path ``hold`` closes.
+    ``env_file`` is a file with the variables, for a client that cannot inherit them.
     """
 
     image: str
@@ -104,6 +105,7 @@ class ContainerRequest:
     argv: list[str]
     is_python: bool = False
     hold: str = ""
+    env_file: str = ""
 
 
 def mounts(wish: ContainerRequest, facts: RuntimeFacts) -> list[tuple[str, str, bool]]:
@@ -130,7 +132,8 @@ def _csv(*fields: str) -> str:
     return ",".join('"{}"'.format(field.replace('"', '""')) if set(field) & set(',"\n') else field for field in fields)
 
 
-def _entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[str]:
+def entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[str]:
+    """Return the arguments of /bin/sh that start the command of a container, after the lines of ``text``."""
     words = [f"{facts.umask:04o}", wish.image, _VERSION if wish.is_python else "", wish.hold, *wish.argv]
     return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, *words]
 
@@ -200,11 +203,11 @@ def podman(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict
 
 def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str]) -> list[str]:
     """Return the arguments common to Docker and Podman: variables, folders, image, command."""
-    words = [f"--env={name}" for name in sorted(env)]
+    words = [f"--env-file={wish.env_file}"] if wish.env_file else [f"--env={name}" for name in sorted(env)]
     for source, target, is_read_only in mounts(wish, facts):
         fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if is_read_only else [])]
         words.append("--mount=" + _csv(*fields))
-    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image, *_entry(wish, facts, _END_WITH_PIPE)]
+    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image, *entry(wish, facts, _END_WITH_PIPE)]
     return _text(words, env)
 
 
@@ -223,10 +226,10 @@ def apptainer(
     options = {"amd": ["--rocm"], "nvidia": ["--nv"]}  # those of Intel need no more than the devices of the node
     argv = [program, "exec", *options.get(maker(facts), [])]
     for source, target, is_read_only in mounts(wish, facts):
-        _refuse(program, source + target, ",:")
+        refuse(program, source + target, ",:")
         argv.append(f"--bind={source}:{target}" + (":ro" if is_read_only else ""))
     argv += [f"--pwd={facts.work_dir}", wish.image, "/bin/sh"]
-    return _text(argv + _entry(wish, facts), facts.env), {**_settings(), **facts.env}
+    return _text(argv + entry(wish, facts), facts.env), {**_settings(), **facts.env}
 
 
 def singularity(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
@@ -238,7 +241,7 @@ def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str]
     """Return the command line of ch-run, and its whole environment, which the container inherits."""
     argv = ["ch-run", f"--cd={facts.work_dir}"]
     for source, target, is_read_only in mounts(wish, facts):
-        _refuse("ch-run", source + target, ":")
+        refuse("ch-run", source + target, ":")
         if is_read_only:
             raise RuntimeRefused(f"Charliecloud cannot bind a folder read-only: {source}.")
         if source == target and (target + "/").startswith("/tmp/"):  # noqa: S108
@@ -249,7 +252,7 @@ def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str]
     if os.path.exists(os.path.join(wish.image, "ch", "environment")):
         argv.append("--set-env")
     env = {**_settings(), **facts.env, "PATH": _PATH}
-    return [*argv, wish.image, "--", "/bin/sh", *_entry(wish, facts)], env
+    return [*argv, wish.image, "--", "/bin/sh", *entry(wish, facts)], env
 
 
 def _text(words: list[str], env: dict[str, str]) -> list[str]:
@@ -262,7 +265,8 @@ def _text(words: list[str], env: dict[str, str]) -> list[str]:
     return words
 
 
-def _refuse(program: str, path: str, signs: str) -> None:
+def refuse(program: str, path: str, signs: str) -> None:
+    """Refuse a path with a sign that has a meaning in the options of a runtime."""
     if set(path) & set(signs):
         raise RuntimeRefused(f"{program} cannot bind a folder with one of {' '.join(signs)} in its name: {path}.")
 
@@ -370,15 +374,15 @@ class Progress:
         return info[1][0].lower() + info[1][1:] if info else ""
 
 
-def why_not(runtime: str, image: str, lines: list[str]) -> str:
-    """Explain in a sentence why an image could not be fetched, and name the next step."""
+def why_not(runtime: str, image: str, lines: list[str], *, is_root: bool = False) -> str:
+    """Explain in a sentence why an image could not be fetched, and name the next step; ``is_root``: by way of sudo."""
     text = "\n".join(lines).lower()
     sign = next((name for pattern, name in _FAILURE_PATTERNS if re.search(pattern, text)), "")
     last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
     then = {
         "room": "Set image_dir in [container] of the cluster's profile to a folder with free space.",
         "name": "Check its name and tag.",
-        "login": f"Check its name, or run `{_LOGIN_COMMANDS[runtime]}` on such a node.",
+        "login": f"Check its name, or run `{'sudo ' if is_root else ''}{_LOGIN_COMMANDS[runtime]}` on such a node.",
         "network": "Fetch it on a node that reaches the registry, or set a proxy in `variables` of the environment.",
     }.get(sign, "Read the lines above.")
     return f"The image {image} is not on this node, and {runtime} could not fetch it: {last[:300]}. {then}"

@@ -41,7 +41,8 @@ def find_client(folder: str) -> Client | None:
     for process in filter(str.isdigit, os.listdir("/proc")):
         words = _words(process, "cmdline")
         name = next((word[len("--name=") :] for word in words if word.startswith(_NAME)), b"")
-        if not name or b"run" not in words[1:] or not _is_own(process):
+        owned = _parent(process) if words[:1] == [b"sudo"] else process  # sudo itself runs as root
+        if not name or b"run" not in words[1:] or not _is_own(owned):
             continue
         if os.fsencode(folder) not in _words(_parent(process), "cmdline"):
             continue  # of another step of the job, or of another job
@@ -75,9 +76,9 @@ def enter(client: Client, folder: str) -> int:
     pipe = os.path.join(folder, f"held.shell-{os.getpid()}")
     argv = [client.program, "exec", "--interactive", "--tty", "--env=TERM", client.name]
     argv += ["/bin/sh", "-c", _ENTERED + _SHELL, "sh", pipe]
-    env = {**client.env, "TERM": os.environ.get("TERM", "xterm")}
-    with contain.held(pipe):
-        return subprocess.call(argv, env=env)
+    env = {**(client.env or os.environ), "TERM": os.environ.get("TERM", "xterm")}
+    with contain.client.held(pipe):
+        return subprocess.call(contain.sudo.called(argv), env=env)
 
 
 def start(described: Any, folder: str) -> int:
@@ -97,6 +98,7 @@ def main() -> int:
     described = job["environment"]
     with contextlib.suppress(OSError, KeyError, TypeError):
         os.chdir(job["work_dir"])
+    contain.sudo.use_for(described)
     try:
         if (client := find_client(folder)) is not None:
             return enter(client, folder)

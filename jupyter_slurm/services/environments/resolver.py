@@ -42,7 +42,7 @@ _MODULE_CACHE_AGE_S = 600.0  # seconds for which successfully loaded modules are
 _MAX_STATE_FILE_BYTES = 1_000_000  # bytes of a file of conda
 _MAX_STATE_FILES = 100
 _UNSET_MARK = "***unset***"  # conda's mark for a removed variable
-_IMAGES = (".sif", ".simg", ".img", ".sqfs")
+_IMAGES = (".sif", ".simg", ".img", ".sqfs", ".sqsh")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Folders in which conda, mamba and micromamba keep named environments.
@@ -244,7 +244,7 @@ class Environments:
                 else f"{path} does not exist on {host}."
             ),
             hint="Give env= the directory of a venv or conda environment, the name of an environment, a "
-            "SIF file, the directory of an unpacked image, or docker://NAME:TAG.",
+            "SIF or .sqsh file, the directory of an unpacked image, or docker://NAME:TAG.",
             scope="file" if path in there else "missing",
         )
 
@@ -256,7 +256,7 @@ class Environments:
         merged = {**text, "image": image, "bind": [*site.get("bind", ()), *text.get("bind", ())]}
         if site.get("runtime") in runtimes_for(image):
             merged = {"runtime": site["runtime"], **merged}
-        merged |= {name: site[name] for name in ("gpu_variable", "image_dir", "gpus") if name in site}
+        merged |= {name: site[name] for name in ("gpu_variable", "image_dir", "gpus", "sudo") if name in site}
         return Environment.described(name, merged)
 
     async def _described_image(self, name: str, text: dict[str, Any], context: Context) -> Environment:

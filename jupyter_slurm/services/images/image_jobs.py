@@ -30,7 +30,7 @@ __all__ = ["ImageCluster", "ImageNote", "ImageNotes", "Images", "RunnerFiles", "
 _PYTHON = "python3"  # of the login node, and of any node: it only starts the runner
 _LIST_TIMEOUT_S = 60.0  # seconds
 _REQUEST_KEYS = ("act", "from", "replace", "base", "environment")
-_SITE_KEYS = ("image_dir", "build_dir")
+_SITE_KEYS = ("image_dir", "build_dir", "sudo")
 _RUNTIMES_OF_FILES = {
     "dockerfile": ("docker", "podman", "charliecloud"),
     "definition": ("apptainer", "singularity"),
@@ -276,6 +276,11 @@ async def _transferred_files(file: api.ImageWantedFile | None) -> TransferredFil
 def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task of the job; refuse an impossible one before anything is queued."""
     file, runtime = requested.get("file"), requested.get("runtime") or site.get("runtime")
+    if runtime == "pyxis":
+        raise UsageError(
+            "Pyxis keeps no images: it fetches the image of a job when the job starts.",
+            hint="Use env=docker://NAME:TAG of a registry, or a file of `enroot import`: env=/…/image.sqsh.",
+        )
     if requested["act"] == "build" and bool(file) == bool(requested.get("environment")):
         raise UsageError(
             "The request names neither a file nor the packages of a Python for the image.",

@@ -130,6 +130,7 @@ class EnvironmentRecord(JsonObject):
     gpu_variable: str | None = None
     gpus: str | None = None
     image_dir: str | None = None
+    sudo: bool | None = None
 
 
 @json_object
@@ -144,6 +145,7 @@ class ImageRecord(JsonObject):
     base: str | None = None
     image_dir: str | None = None
     build_dir: str | None = None
+    sudo: bool | None = None
     file: api.ImageWantedFile | None = None
     environment: api.ImageWantedEnvironment | None = None
 

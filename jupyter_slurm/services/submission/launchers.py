@@ -40,6 +40,11 @@ def check_contained(requested: SubmissionRequest, runtime: str | None) -> None:
     UsageError
         The request is not supported.
     """
+    if (launcher := requested.get("launcher")) and runtime == "pyxis":
+        raise UsageError(
+            f"launcher={launcher} does not work with Pyxis.",
+            hint="Use another runtime, or a script without env= that runs `srun --container-image=…`.",
+        )
     if requested.get("launcher") == "mpi" and runtime in ("docker", "podman"):
         raise UsageError(
             f"launcher=mpi does not work with {runtime}, whose containers have no connection to srun.",

@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.container import image_fetch, job_memory, lock, runtime_commands
+from jupyter_slurm.runner.container import image_fetch, job_memory, lock, pyxis, runtime_commands
 from jupyter_slurm.runner.container.runtime_commands import ContainerRequest, RuntimeFacts
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
@@ -55,7 +55,7 @@ def test_paths_and_names_have_runtimes_of_their_own():
     assert "docker" in runtimes_for("ubuntu")
     assert "docker" not in runtimes_for("/images/tree")
     assert {*runtimes_for("ubuntu"), *runtimes_for("/x")} == set(RUNTIMES)
-    assert set(runtime_commands.MAKERS) == set(RUNTIMES)
+    assert {*runtime_commands.MAKERS, "pyxis"} == set(RUNTIMES)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ sys.exit(contain["follow"](["sleep", "60"], dict(os.environ), "no-such-container
 def test_a_signal_that_comes_while_the_client_of_a_container_starts_is_not_lost():
     with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
         done = subprocess.run(
-            [sys.executable, "-c", _EARLY, str(runner / "container" / "run.py")], check=False, timeout=60
+            [sys.executable, "-c", _EARLY, str(runner / "container" / "client.py")], check=False, timeout=60
         )
     assert done.returncode == 128 + 15
 
@@ -434,3 +434,50 @@ def test_mpi_of_a_container_has_the_variables_and_the_folder_of_pmix(tmp_path):
     for runtime in ("docker", "podman"):
         with pytest.raises(runtime_commands.RuntimeRefused, match=f"does not work with {runtime}"):
             runtime_commands.with_mpi(described, runtime, env)
+
+
+def test_images_of_pyxis_have_the_names_of_enroot():
+    names = {
+        "ubuntu:22.04": "ubuntu:22.04",
+        "me/torch": "me/torch",
+        "nvcr.io/nvidia/pytorch:24.01-py3": "nvcr.io#nvidia/pytorch:24.01-py3",
+        "localhost:5000/a/b:1": "localhost:5000#a/b:1",
+        "localhost/a": "localhost#a",
+        "/images/torch.sqsh": "/images/torch.sqsh",
+    }
+    assert {name: pyxis.image_name(name) for name in names} == names
+    assert runtimes_for("/images/torch.sqsh") == ("pyxis",)
+    assert "pyxis" not in runtimes_for("/images/torch.sif")
+
+
+def test_an_srun_without_pyxis_or_without_its_newer_options():
+    wish = ContainerRequest("ubuntu", [], ["/home/a b"], ["python3"])
+    facts = RuntimeFacts(
+        1, 1, [], 0o22, "/h", "/w", [0], 0, 0, ["GPU-1"], "n", "h", {"HOME": "/h", "SLURM_NTASKS": "4"}
+    )
+    with pytest.raises(pyxis.RuntimeRefused, match="no --container-image"):
+        pyxis.command(wish, facts, [], "  -n, --ntasks=ntasks\n")
+    with pytest.raises(pyxis.RuntimeRefused, match="cannot bind a folder"):
+        pyxis.command(wish, facts, [], "      --container-image=IMAGE\n")
+    wish.folders = []
+    argv, env = pyxis.command(wish, facts, ["--gres=gpu:1"], "      --container-image=IMAGE\n  -s, --overlap   share\n")
+    assert [word.partition("=")[0] for word in argv if word.startswith("--container") or word == "--overlap"] == [
+        "--overlap",
+        "--container-image",
+        "--container-workdir",
+        "--container-mounts",
+    ]
+    assert argv[argv.index("/bin/sh") :] == ["/bin/sh", *runtime_commands.entry(wish, facts)]
+    assert (env["NVIDIA_VISIBLE_DEVICES"], "SLURM_NTASKS" in env) == ("GPU-1", False)
+
+
+def test_pyxis_starts_no_step_in_a_step(tmp_path):
+    (tmp_path / "srun").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "srun").chmod(0o755)
+    job = {"key": "k", "environment": {"image": "me/torch:1", "runtime": "pyxis"}, "run": ["true"], "launcher": "srun"}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
+        argv = [sys.executable, str(runner / "container" / "run.py"), str(tmp_path)]
+        env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, "Pyxis runs only the cell, the script or the session" in done.stderr) == (125, True), done
