@@ -52,6 +52,7 @@ Keywords of `add` (without dashes; options of sbatch have dashes):
                 docker://NAME:TAG
   image=NAME:TAG
                 container image: of a registry, a SIF file, or the directory of an unpacked image
+  modules=A,B   modules to load first, as `module load` does
   python=PATH   Python of the kernel on the node; it needs ipykernel
   kernel=NAME   another kernel that is installed on the node: ir, julia-1.10, ... (default: python3)
   transport=tcp use ports of the node, for kernels without Unix sockets (deno); other users can read the traffic

@@ -43,6 +43,7 @@ Keywords (without dashes; options of sbatch have dashes):
                 image: docker://NAME:TAG
   image=NAME:TAG
                 container image: of a registry, a SIF file, or the directory of an unpacked image
+  modules=A,B   modules to load first, as `module load` does
   python=PATH   Python whose Jupyter runs; a command after -- is looked for on the job's PATH, then next to this Python
   jupyter=install
                 install JupyterLab with pip if that Python has none; done once, into the directory of images

@@ -248,6 +248,7 @@ class TransferWanted(TypedDict):
     dest: str
     to_cluster: NotRequired[str | None]
     overwrite: NotRequired[bool]
+    delete: NotRequired[bool]
     job: NotRequired[TransferWantedJob | None]
 
 
@@ -619,6 +620,7 @@ class Step(TypedDict):
     text: NotRequired[str]
     options: NotRequired[Sequence[str]]
     args: NotRequired[Sequence[str]]
+    node_variables: NotRequired[Sequence[Sequence[int]]]
     python: NotRequired[str | None]
     filename: NotRequired[str | None]
     env: NotRequired[str | None]

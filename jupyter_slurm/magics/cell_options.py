@@ -18,7 +18,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.domain.options.option_parser import words_of
-from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT, MODULE_PREFIX, NO_ENVIRONMENT
+from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
@@ -103,22 +103,16 @@ def environment_name(parsed: MagicLine) -> str | None:
     UsageError
         ``modules=`` names no modules, or the keywords exclude each other.
     """
-    words, name, image = (parsed.keywords.get(word) for word in ("modules", "env", "image"))
-    if image is not None:
-        from jupyter_slurm.client.sessions.launch import environment_named  # few lines name an image
-
-        name = environment_named(name, image)
-    if name == AUTOMATIC_ENVIRONMENT:
+    modules, name, image = (parsed.keywords.get(word) for word in ("modules", "env", "image"))
+    if name == AUTOMATIC_ENVIRONMENT and image is None:
         from jupyter_slurm.client.environments.automatic import automatic_environment
 
         name = automatic_environment(current(), parsed)
-    if words is None:
+    if modules is None and image is None:
         return name
-    if not all(words.split(",")) or any(blank in words for blank in " \t\n"):
-        raise UsageError(f"modules={words} does not name modules.", hint="Use for example modules=gcc/13,cuda/12.")
-    if name and name.startswith(MODULE_PREFIX):
-        raise UsageError("env= names modules, too.", hint="Name all of them in modules=, in the order of loading.")
-    return f"{MODULE_PREFIX}{words} {name}" if name and name != NO_ENVIRONMENT else f"{MODULE_PREFIX}{words}"
+    from jupyter_slurm.client.sessions.launch import environment_named  # few lines name an image or modules
+
+    return environment_named(name, image, modules)
 
 
 def named_python(parsed: MagicLine, cluster: Cluster) -> str | None:

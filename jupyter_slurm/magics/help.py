@@ -13,6 +13,7 @@ __all__ = ["help_for", "keyword_help", "subcommand_help"]
 _SBATCH = """\
 Run this cell as a Slurm job:  %%sbatch [options of sbatch] [keywords] [-- arguments]
 Submit a script file:          %sbatch [keywords] [options of sbatch] job.sh [arguments]
+One that lies on the cluster:  %sbatch [keywords] [options of sbatch] CLUSTER:job.sh [arguments]
 
 If the first line of the cell begins with #!, the cell is a batch script and sbatch receives it unchanged. Any other
 cell is Python. The notebook does not wait: the output appears below the cell while other cells run. #SBATCH lines
@@ -37,6 +38,7 @@ Keywords (they have no dashes; options of Slurm have):
     python=PATH   run a Python cell with this Python of the node
     env=NAME      choose the environment of the job: a name in the profile, the folder of a venv or of conda, modules
                   (env=module:python/3.11), or a container image (env=docker://NAME:TAG, a SIF file, an unpacked image)
+    image=IMAGE   run the job in a container image: NAME:TAG of a registry, a SIF file, an unpacked image
     modules=A,B   load these modules first, as `module load` does; with or without env=
     sweep=lr:1e-4,1e-3;gamma:0.9,1
                   submit one array with a task for each combination. A Python cell has the variables lr, gamma and
@@ -153,6 +155,9 @@ Examples:
     %%srun on=gpu wait out=loss
     loss = 0.1
 
+The words of %srun may name variables of Slurm that only the node has: $SLURM_JOB_NODELIST, $CUDA_VISIBLE_DEVICES. No
+shell reads the line. For |, > and &&, use `%srun sh -c '…'`. A step has no terminal: use `jupyter slurm shell NAME`.
+
 The value is a Step, with the attributes of a Job. All tasks print; the first one shows figures. -l labels the lines.
 """
 
@@ -251,7 +256,7 @@ Show free space and quotas:                  %slurm room [newer]
 Copy files to a cluster:                     %slurm put SOURCE… [CLUSTER:]DEST
 Copy files from a cluster:                   %slurm get [CLUSTER:]SOURCE… DEST
 Copy files between or within clusters:       %slurm copy [CLUSTER:]SOURCE… [CLUSTER:]DEST [where=job]
-Send a folder as stage= does:                %slurm stage FOLDER [CLUSTER:DEST]
+Send a folder as stage= does:                %slurm stage [CLUSTER:]FOLDER [[CLUSTER:]DEST]
 List transfers, or stop one:                 %slurm transfers [stop ID]
 Run a command on the login node:             %slurm sh [out=NAME] COMMAND
 Run this cell on the login node:             %%slurm sh [out=NAME]
@@ -291,6 +296,7 @@ Keywords of launch (they have no dashes; options of Slurm have):
     image=NAME:TAG
                   run in this container image: of a registry, a SIF file, or the folder of an unpacked image
     env=NAME      choose the environment of the job, as for %%sbatch
+    modules=A,B   load these modules first, as `module load` does
     python=PATH   run the Jupyter of this Python; a command is searched on the job's PATH, then beside this Python
     jupyter=install
                   if this Python has no Jupyter, install JupyterLab once with pip into the folder of images

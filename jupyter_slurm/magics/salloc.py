@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import re
+import shlex
 import sys
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, open_allocations
@@ -18,6 +21,9 @@ from jupyter_slurm.client.sessions.launch import idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.step_options import needs_terminal, terminal_hint
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
@@ -50,6 +56,8 @@ KEYWORDS = {
 }
 """The keywords of ``%salloc``, and whether each takes a value."""
 
+_NO_COMMAND = "%salloc runs no command: it opens an allocation for later cells."
+
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | Estimate:
     """Request an allocation, show an existing one, or release one."""
@@ -57,13 +65,15 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
     with pointing_at(prefix, line):
         # The options of sbatch, because a batch job holds the allocation.
         table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(line, table, KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        try:
+            parsed = parse_cell_line(line, table, KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        except UsageError as error:
+            _explain_command(error, line, cluster)
+            raise
         check(parsed)
     if parsed.args:
-        raise UsageError(
-            "%salloc takes no arguments after --.",
-            hint="Use %srun and %%srun to run commands and cells in the allocation.",
-        )
+        end = next(token.start for token in tokenize(line) if token.text == "--")
+        raise UsageError(_NO_COMMAND, hint=_command_hint(line[:end], parsed.args, cluster))
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     if "release" in parsed.keywords or "on" in parsed.keywords:
         return _show_or_release(shell, cluster, parsed, namespace)
@@ -77,6 +87,34 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
         add_blame(error, prefix, line, parsed, "")
         raise
     return _show(shell, allocation, parsed)
+
+
+def _explain_command(error: UsageError, line: str, cluster: Cluster) -> None:
+    """Replace the reason of an error if its word begins a command, as a line of Slurm's own salloc may have."""
+    if "span" not in error.details:
+        return
+    start, end = error.details["span"]
+    word = line[start:end]
+    is_terminal = word in ("--pty", "--interactive")
+    is_python = word == "python" and line[end:].strip()
+    is_other = "suggestion" in error.details and not word.startswith("-") and "=" not in word
+    if is_terminal or is_python or (is_other and not difflib.get_close_matches(word, KEYWORDS, cutoff=0.75)):
+        words = [token.text for token in tokenize(line[start:])]
+        error.message = f"{word} is an option of srun, and a cell has no terminal." if is_terminal else _NO_COMMAND
+        error.args, error.hint = (error.message,), _command_hint(line[:start], words, cluster)
+
+
+def _command_hint(options: str, command: Sequence[str], cluster: Cluster) -> str:
+    """Return the way to run a command, or a shell, in the allocation that a line requests."""
+    named = re.search(r"(?:^|\s)as=(\w+)", options)
+    name = named[1] if named else "node"
+    line = " ".join(["%salloc", *filter(None, [options.strip()]), *([] if named else [f"as={name}"])])
+    words = list(command[1:] if command[:1] == ["srun"] else command)
+    with contextlib.suppress(SlurmError):
+        if needs_terminal(OptionTable.for_command("srun").split(words)):
+            return f"Use `{line}`, then {terminal_hint(name, cluster.name if cluster.is_remote else '')}."
+    run = f"%srun on={name} {shlex.join(words) or 'COMMAND'}"
+    return f"Use `{line}`, then `{run}`. For a shell, use `jupyter slurm shell {name}` in a terminal."
 
 
 def _show_or_release(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import os
-import shutil
-import stat
 import sys
 from collections import ChainMap
 from collections.abc import Mapping
@@ -20,13 +17,15 @@ from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Preview, Submission, preview, submit
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.magic_line.shell_operators import without_input
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, header_warnings
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
-from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
-from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
+from jupyter_slurm.domain.scripts.script import classify, header_options, ignored_headers
+from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
+    ENVIRONMENT_WORDS,
     as_python,
     cell_label,
     cell_name,
@@ -44,6 +43,7 @@ from jupyter_slurm.runner.cell.sweep_parameters import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
+    from jupyter_slurm.client.submission.script_files import ScriptFile
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 
@@ -64,6 +64,7 @@ FILE_KEYWORDS = {
     "afterany": True,
     "as": True,
     "env": True,
+    "image": True,
     "modules": True,
     "resume": None,
     "show": False,
@@ -187,10 +188,16 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     cluster, prefix = for_submission(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
-        parsed = parse_line_magic(line, table, FILE_KEYWORDS, lookup, variables(line, cluster))
+        words, read = without_input(line, lookup, variables(line, cluster))
+        parsed = parse_line_magic(words, table, FILE_KEYWORDS, lookup, variables(line, cluster))
         check(parsed, wrap=True)
         # The variables in a script are those of the node, not of this machine.
-        as_typed = parse_line_magic(line, table, FILE_KEYWORDS, lookup)
+        as_typed = parse_line_magic(words, table, FILE_KEYWORDS, lookup)
+        if read is not None:
+            if parsed.rest:
+                hint = "Use `%sbatch [options] job.sh [arguments]`."
+                raise UsageError(f"The line has two scripts: {parsed.rest[0]} and {read}.", hint=hint)
+            parsed.rest.append(read)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: _FileParts = {
         **_pythons(parsed, cluster, "script"),
@@ -210,12 +217,24 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
             "%sbatch needs a script.", hint="Use `%sbatch [options] job.sh [arguments]`, or `%%sbatch` for a cell."
         )
     else:
-        path = _find(parsed.rest[0])
-        text = _read(path)
-        _check_header(text, "script", table)
-        name = os.path.basename(path)
-        submission = Submission("script", text, slurm_options(parsed), parsed.rest[1:], script_name=name, **more)
+        from jupyter_slurm.client.submission.script_files import read_script  # cells have no file
+
+        script = read_script(cluster, parsed.rest[0])
+        _check_header(script.text, "script", table)
+        options = [*_folder_option(script, parsed, table), *slurm_options(parsed)]
+        submission = Submission("script", script.text, options, parsed.rest[1:], script_name=script.name, **more)
     return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
+
+
+def _folder_option(script: ScriptFile, parsed: MagicLine, table: OptionTable) -> list[str]:
+    """Return the working directory of a script of the cluster: its directory, unless the line or the script names one.
+
+    ``sbatch`` on the login node starts a job in the directory in which it was called.
+    """
+    options = [*parsed.parsed.options, *table.split(header_options(script.text)).options]
+    if script.folder is None or any(option.name == "chdir" for option in options):
+        return []
+    return [f"--chdir={script.folder}"]
 
 
 def _submit(
@@ -280,7 +299,7 @@ def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return the interpreter for a Python cell: the named one, or the default, which an environment may replace."""
     if "python" in parsed.keywords:
         return {} if kind == "script" else {"python": cell_python(parsed, cluster)}
-    is_plain = not parsed.keywords.keys() & {"env", "modules"}
+    is_plain = not parsed.keywords.keys() & ENVIRONMENT_WORDS
     return {} if kind == "script" and is_plain else {"default_python": cell_python(parsed, cluster)}
 
 
@@ -307,39 +326,6 @@ def _check_header(text: str, kind: str, table: OptionTable) -> None:
         first = "first command" if kind == "script" else "first statement"
         sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
     sys.stderr.writelines(f"Warning: {warning}\n" for warning in header_warnings(text))
-
-
-def _find(name: str) -> str:
-    """Find a script as sbatch does: in the working directory, then on the PATH."""
-    if os.path.exists(name) or "/" in name:
-        return name
-    return shutil.which(name, mode=os.R_OK) or name
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is not a file.", hint="Use `%sbatch [options] job.sh [arguments]`.")
-            raw = file.read(MAX_SCRIPT_BYTES + 1)
-    except OSError as error:
-        folder = os.path.dirname(path)
-        why = error.strerror if os.path.isdir(folder or ".") else f"there is no folder {folder or os.curdir}"
-        raise UsageError(
-            f"{path} cannot be read: {why}.",
-            hint="Check the path. It is relative to %pwd, and means a file of the computer of this notebook.",
-        ) from None
-    text = raw.decode("utf-8", "surrogateescape")
-    if text.startswith("\ufeff#!"):
-        hint = "Save it as UTF-8 without a byte order mark (BOM) and with Unix line ends."
-        raise CellError(f"{path} begins with a byte order mark before #!, so Slurm would refuse it.", hint=hint)
-    if not text.startswith("#!"):
-        raise CellError(
-            f"{path} is not a batch script: its first line does not begin with #!.",
-            hint="Add #!/bin/bash as its first line, or put Python into a %%sbatch cell.",
-        )
-    classify(text)
-    return text
 
 
 def find_launcher(parsed: MagicLine) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import ChainMap
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import words_of
-from jupyter_slurm.domain.options.step_options import step_options
+from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
@@ -59,13 +60,22 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
         parsed = parse_line_magic(line, table, {**LINE_KEYWORDS, **OF_JOBS_ALONE}, lookup, variables(line, cluster))
         check_step(parsed)
-    if not parsed.rest:
+    if not parsed.rest and not needs_terminal(parsed.parsed):
         raise UsageError(
             "%srun needs a command.",
             hint="Use `%srun [keywords] [options] COMMAND [arguments]`, or `%%srun` for a cell.",
         )
-    submission = Submission("command", "", parsed.options, parsed.rest, env=environment_name(parsed))
-    return _start(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
+    namespace = ChainMap(dict(local_ns), shell.user_ns)
+    _check_interactive(cluster, parsed, namespace)
+    submission = Submission(
+        "command",
+        "",
+        parsed.options,
+        parsed.rest,
+        env=environment_name(parsed),
+        node_variables=parsed.node_variables or None,
+    )
+    return _start(shell, cluster, parsed, submission, namespace, (prefix, line))
 
 
 def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Step | Estimate:
@@ -81,6 +91,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
             f"{both[0]}= applies to Python cells, and this cell is a script.", hint="Pass arguments: `-- {x}`."
         )
     namespace = ChainMap(dict(local_ns), shell.user_ns)
+    _check_interactive(cluster, parsed, namespace)
     submission = Submission(
         kind,
         cell,
@@ -93,6 +104,18 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         values=pack_cell_variables(parsed, namespace),
     )
     return _start(shell, cluster, parsed, submission, namespace, (prefix, line))
+
+
+def _check_interactive(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> None:
+    """Refuse a terminal for a step, and a shell into which no text can be typed; name the open allocation, if any."""
+    if not needs_terminal(parsed.parsed):
+        return
+    allocation = None
+    with contextlib.suppress(SlurmError):  # an allocation that is not found gets no terminal, either
+        allocation = choose(cluster, parsed.keywords.get("on"), namespace)
+    name = None if allocation is None else allocation.label or allocation.id
+    keywords = [f"{word}={value}" for word, value in parsed.keywords.items() if word in ENVIRONMENT_WORDS]
+    check_terminal(parsed.parsed, name, cluster.name if cluster.is_remote else "", keywords)
 
 
 def _start(

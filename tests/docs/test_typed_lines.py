@@ -20,6 +20,7 @@ from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_KEYWORDS
 from jupyter_slurm.client.kernels.kernel import KEYWORDS as KERNEL_KEYWORDS
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_KEYWORDS
 from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.magic_line.shell_operators import without_input
 from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
@@ -117,6 +118,7 @@ def check_magic(line: str) -> None:
     )
     if name == "sbatch":
         parse = parse_cell_line if is_cell else parse_line_magic
+        rest = rest if is_cell else without_input(rest, lookup)[0]
         parse(rest, table, sbatch.CELL_KEYWORDS if is_cell else sbatch.FILE_KEYWORDS, lookup)
     elif name == "salloc":
         if rest.split()[:1] != ["release"]:

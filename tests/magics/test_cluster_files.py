@@ -47,3 +47,41 @@ def test_a_directory_is_listed_in_a_notebook_and_a_terminal(kernel: Any, environ
 
 def test_two_paths_are_refused(kernel: Any) -> None:
     assert "Use `%slurm ls [all] [[CLUSTER:]PATH]`" in kernel.run("%slurm ls a b").traceback
+
+
+def test_a_script_of_the_cluster_is_submitted_from_its_directory(kernel: Any, gate: Any) -> None:
+    script = r"#!/bin/sh\n#SBATCH --time 5:00\npwd; echo $1 $SLURM_JOB_NAME\n"
+    shared = gate("folder").parent
+    kernel.ok(f"%slurm sh out=where cd \"$(mktemp -d -p {shared})\"; printf '{script}' > job.sh; pwd -P")
+    folder = kernel.value("where.strip()")
+    kernel.ok("from jupyter_slurm.client.clusters import cluster\nhere = cluster.chosen()")
+    here = kernel.value("here")
+    try:
+        kernel.ok(f"%sbatch as=job wait --time 4:00 {here}:{folder}/job.sh one")
+        assert kernel.value("job.stdout").splitlines() == [folder, "one job.sh"]
+        kernel.ok(f"%sbatch as=job wait --chdir / {here}:{folder}/job.sh")
+        assert kernel.value("job.stdout").splitlines()[0] == "/"
+        ran = kernel.run(f"%sbatch {here}:{folder}/none.sh")
+        assert "does not exist" in ran.traceback
+        assert "is not a file" in kernel.run(f"%sbatch {here}:{folder}").traceback
+        kernel.ok(f"%slurm sh out=home cd && pwd -P && cp {folder}/job.sh .j.sh")
+        kernel.ok(f"seen = %sbatch show {here}:~/.j.sh")
+        assert kernel.value("'pwd' in seen.script") == "True"
+        assert kernel.value("f'--chdir={home.strip()}' in seen.argv") == "True"
+    finally:
+        kernel.ok(f"%slurm sh rm -rf {folder} ~/.j.sh")
+
+
+def test_a_script_that_is_missing_on_this_computer_may_be_one_of_the_cluster(kernel: Any, way: Any) -> None:
+    ran = kernel.run("%sbatch -p arandu none.sh")
+    assert "none.sh cannot be read" in ran.traceback
+    assert ("For a script on the cluster, use `%sbatch " in ran.traceback) == way.is_remote
+
+
+def test_a_script_is_read_as_the_input_of_a_shell(kernel: Any, gate: Any) -> None:
+    path = gate("job.sh")
+    path.write_text("#!/bin/sh\necho $SLURM_JOB_NAME\n")
+    kernel.ok(f"%sbatch as=job wait -p arandu < {path}")
+    assert kernel.value("job.stdout") == "job.sh\n"
+    assert "two scripts" in kernel.run(f"%sbatch -p arandu other.sh < {path}").traceback
+    assert "none.sh cannot be read" in kernel.run("%sbatch < none.sh").traceback

@@ -103,7 +103,8 @@ def test_names_of_a_function_are_seen(kernel: Any, waiting: Any) -> None:
         ("%sacct", "CommandError", "disabled", "jobs()"),
         ("%squeue -o 'open", "UsageError", "not closed", "Close the quote"),
         ("%squeue -j {nothing}", "UsageError", "nothing is None", "value"),
-        ("%squeue --me | head", "CommandError", "Unrecognized option: |", "no shell reads this line"),
+        ("%squeue --me | head", "UsageError", "No shell reads this line", "`%slurm sh squeue --me | head`"),
+        ("%sacct -X && date", "UsageError", "&& is an operator", "`%slurm sh sacct -X && date`"),
         ("%squeue -i 1", "UsageError", "never ends", "jobs()"),
         ("%scontrol", "UsageError", "a notebook cannot answer", "%scontrol show job"),
     ],
@@ -115,6 +116,15 @@ def test_a_failing_command_raises_and_says_what_next(kernel: Any, line: str, err
     assert said in ran.traceback
     assert step in ran.traceback
     assert "Traceback" not in ran.traceback
+
+
+def test_the_line_of_the_hint_does_what_the_user_meant(kernel: Any, gate: Callable[[str], Path]) -> None:
+    ran = kernel.run("%sinfo -N -l | head -n 2")
+    line = re.search(r"`(%slurm sh [^`]+)`", ran.traceback)
+    assert line is not None
+    shown = kernel.ok(line[1]).stdout
+    assert len(shown.splitlines()) == 2
+    assert kernel.ok("%sinfo -h -o '|%P|'").result["text/plain"].startswith("|")
 
 
 @pytest.mark.parametrize("command", ["sinfo -s", "sdiag", "sprio", "sinfo --help"])

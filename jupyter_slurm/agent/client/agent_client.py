@@ -169,10 +169,11 @@ class AgentClient:
         return post_events(lambda: call_repeatedly(self._open_connection, False), path, encode(json))
 
     def get_bytes(
-        self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT_S
+        self, path: str, params: QueryParameters | None = None, *, content: bytes | None = None
     ) -> tuple[bytes, int]:
-        """GET bytes, and the total size (``X-Total-Size``), or the size of the answer without that header."""
-        answer = self._call("GET", path, params=params, timeout=timeout)
+        """GET bytes, or POST a question for them; return them and the total size (``X-Total-Size``), else their own."""
+        method = "POST" if content else "GET"
+        answer = self._call(method, path, params=params, timeout=_ANSWER_TIMEOUT_S, content=content)
         return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
 
     async def astream(self, path: str, params: QueryParameters | None = None) -> AsyncIterator[tuple[str, Any]]:

@@ -38,6 +38,7 @@ FOLDER is a path on the cluster, and comes last. Keywords (without dashes) come 
   env=NAME      environment of the job, as for `jupyter slurm launch`
   image=NAME:TAG
                 container image of the job; it needs sshd
+  modules=A,B   modules to load first, as `module load` does
   keep          Ctrl-C during the wait keeps the pending job
   editor=cursor the editor to open: code or cursor (default: the first that is installed)
   noopen        only write the host

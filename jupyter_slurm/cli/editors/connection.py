@@ -30,6 +30,7 @@ WORDS: dict[str, bool | None] = {
     "idle": True,
     "image": True,
     "keep": False,
+    "modules": True,
     "name": True,
     "noopen": False,
 }

@@ -44,7 +44,8 @@ _KERNEL_END_TIMEOUT_S = 3.0  # seconds for the request of a kernel that ends; th
 _START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation is known
 _INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted step
 _PYTHON_KEYS = ("python", "default_python", "env")
-_STEP_KEYS = (*_PYTHON_KEYS, "key", "kind", "text", "options", "args", "filename", "values", "context")
+_COMMAND_KEYS = ("options", "args", "node_variables")
+_STEP_KEYS = (*_PYTHON_KEYS, *_COMMAND_KEYS, "key", "kind", "text", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
 
 

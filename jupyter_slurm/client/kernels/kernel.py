@@ -30,6 +30,7 @@ KEYWORDS: dict[str, bool | None] = {
     "image": True,
     "kernel": True,
     "lease": True,
+    "modules": True,
     "name": True,
     "on": True,
     "python": True,
@@ -99,7 +100,8 @@ def check(parsed: MagicLine) -> None:
             f"on={words['on']} names an open allocation, so options of sbatch have no effect.",
             hint="Omit either on= or the options of sbatch.",
         )
-    if environment_named(words.get("env"), words.get("image")) == AUTOMATIC_ENVIRONMENT:
+    environment_named(words.get("env"), words.get("image"), words.get("modules"))
+    if words.get("env") == AUTOMATIC_ENVIRONMENT:
         raise UsageError(
             "env=auto is not supported for a kernel: any notebook may use the kernel, and its imports are not known "
             "before it starts.",
@@ -191,7 +193,7 @@ def start(
         It is unknown whether the request arrived.
     """
     words, chosen = parsed.keywords, {option.name: option.value for option in parsed.parsed.options}
-    env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
+    env, python = environment_named(words.get("env"), words.get("image"), words.get("modules")), words.get("python")
     is_of_env = python is None or (env is not None and "/" not in python)  # searched in the environment
     submission = Submission(
         "kernel",

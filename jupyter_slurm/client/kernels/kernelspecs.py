@@ -151,8 +151,9 @@ def _described(cluster: Cluster, text: str, parsed: MagicLine, *, is_whole: bool
     """Return the displayed name of a kernel, such as ``devwork · 1 GPU · 1 h``; ``is_whole``: with all that differs."""
     words, kernel = parsed.keywords, (parsed.keywords.get("kernel") or "python3").lower()
     known = next((language for stem, language in _LANGUAGES.items() if kernel.startswith(stem)), kernel)
-    if env := environment_named(words.get("env"), words.get("image")):
-        known += f" ({env.rstrip('/').rpartition('/')[2]})"
+    env = environment_named(words.get("env"), words.get("image"))
+    if named := [one for one in (words.get("modules"), env and env.rstrip("/").rpartition("/")[2]) if one]:
+        known += f" ({', '.join(named)})"
     options = {option.name: option.value for option in parsed.parsed.options}
     place = f"{text} {options.get('partition') or ''}".strip() or cluster.client.get(cluster.path())["name"]
     parts = ["" if known == "Python" else known, str(place)]
@@ -160,7 +161,11 @@ def _described(cluster: Cluster, text: str, parsed: MagicLine, *, is_whole: bool
     if is_whole:
         told = {"partition", "gpus", "time", "cpus-per-task", "mem"}
         parts += [f"{name} {value}" if value else name for name, value in options.items() if name not in told]
-        parts += [f"{name} {value}" for name, value in words.items() if name not in {"env", "image", "kernel", "on"}]
+        parts += [
+            f"{name} {value}"
+            for name, value in words.items()
+            if name not in {"env", "image", "kernel", "modules", "on"}
+        ]
     return " · ".join(part for part in parts if part)[:_MAX_DISPLAY_NAME_CHARACTERS].rstrip(" ·")
 
 

@@ -20,7 +20,7 @@ from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.domain.magic_line.tokenizer import tokenize
-from jupyter_slurm.domain.scripts.environments import NO_ENVIRONMENT
+from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, NO_ENVIRONMENT
 from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 from jupyter_slurm.sites.profile import list_profiles
@@ -48,6 +48,7 @@ WORDS: dict[str, bool | None] = {
     "image": True,
     "jupyter": True,
     "logdir": True,
+    "modules": True,
     "name": True,
     "noopen": False,
     "notebook": True,
@@ -70,7 +71,7 @@ _NOT_HERE = {
     "wrap": "Write the command of the server after --, with {port} for its port.",
     **dict.fromkeys(("help", "usage", "version"), "Read `jupyter slurm launch --help`."),
 }
-_FILES = (".sif", ".simg", ".img", ".sqfs")  # suffixes of image files; no image in a registry has such a name
+_FILES = (".sif", ".simg", ".img", ".sqfs", ".sqsh")  # suffixes of image files; no image in a registry has such a name
 _SHORTEST = 60  # seconds; use is checked too seldom for a shorter time
 
 
@@ -164,7 +165,7 @@ def launch(
     check_options(parsed)
     words, python = parsed.keywords, python_named(parsed.keywords.get("python"), cluster)
     _check_install(words, parsed)
-    env = environment_named(words.get("env"), words.get("image"))
+    env = environment_named(words.get("env"), words.get("image"), words.get("modules"))
     place = on or words.get("on")
     is_open = (env is not None or place is not None) and "python" not in words
     submission = Submission(
@@ -216,10 +217,27 @@ def _check_install(words: Mapping[str, str | None], parsed: MagicLine) -> None:
         )
 
 
-def environment_named(env: str | None, image: str | None) -> str | None:
-    """Return the intended environment. An image is recognized by its name in a registry or by its path."""
-    if image is None:
-        return env
+def environment_named(env: str | None, image: str | None, modules: str | None = None) -> str | None:
+    """Return the environment that ``env=``, or ``image=``, and ``modules=`` name together.
+
+    An image is recognized by its name in a registry or by its path.
+
+    Raises
+    ------
+    UsageError
+        ``modules=`` names no modules, or the keywords exclude each other.
+    """
+    name = env if image is None else _image_named(env, image)
+    if modules is None:
+        return name
+    if not all(modules.split(",")) or any(blank in modules for blank in " \t\n"):
+        raise UsageError(f"modules={modules} does not name modules.", hint="Use for example modules=gcc/13,cuda/12.")
+    if name and name.startswith(MODULE_PREFIX):
+        raise UsageError("env= names modules, too.", hint="Name all of them in modules=, in the order of loading.")
+    return f"{MODULE_PREFIX}{modules} {name}" if name and name != NO_ENVIRONMENT else f"{MODULE_PREFIX}{modules}"
+
+
+def _image_named(env: str | None, image: str) -> str:
     if env is not None:
         raise UsageError("image= and env= cannot be combined.", hint="Use one of them: image=NAME:TAG, or env=NAME.")
     if image == NO_ENVIRONMENT:

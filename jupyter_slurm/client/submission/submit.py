@@ -61,6 +61,8 @@ class Submission:
         Folders to stage, as an API object.
     label : str or None
         Displayed name of a cell's job, unless an option names the job.
+    node_variables : sequence of (int, int) or None
+        Of a command: where ``args`` have variables that only the node has, as word and character.
     """
 
     kind: str
@@ -78,6 +80,7 @@ class Submission:
     launcher: str | None = None
     stage: api.Stage | None = None
     label: str | None = None
+    node_variables: Sequence[tuple[int, int]] | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[api.Submission]:
@@ -98,6 +101,7 @@ class Submission:
             "launcher": self.launcher,
             "stage": self.stage,
             "label": self.label,
+            "node_variables": self.node_variables,
         }
         around = context(cluster)
         check_lengths((*self.options, *self.args), around.get("env") or {})

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from jupyter_slurm.domain.magic_line.equals_signs import check_equals, check_lone_equals
 from jupyter_slurm.domain.magic_line.expand import Lookup
+from jupyter_slurm.domain.magic_line.shell_operators import as_batch_job, as_command, as_step, check_operators
 from jupyter_slurm.domain.magic_line.tokenizer import NO_VARIABLES, Token, tokenize
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
@@ -44,6 +45,8 @@ class MagicLine(NamedTuple):
         The parsed options.
     spans : list of (int, int)
         Position of each of ``options`` in the line.
+    node_variables : list of (int, int)
+        Where ``rest`` has variables that only a node has: the word, and the character.
     """
 
     options: list[str]
@@ -52,6 +55,7 @@ class MagicLine(NamedTuple):
     rest: list[str]
     parsed: SplitArgv
     spans: list[tuple[int, int]]
+    node_variables: Sequence[tuple[int, int]] = ()
 
 
 def parse_cell_line(
@@ -80,6 +84,7 @@ def parse_cell_line(
         ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables, lambda token: _is_end(token) or "sweep" not in keywords)
+    check_operators(line, tokens)
     texts = [token.text for token in tokens]
     options, ours, typed, at = list[Option](), dict[str, str | None](), list[Token](), 0
     while at < len(tokens) and not _is_end(tokens[at]):
@@ -123,10 +128,12 @@ def parse_line_magic(
         at += sum(len(option.tokens) for option in found)
     typed = tokens[first:at]
     operands = tokens[at + 1 :] if at < len(tokens) and _is_end(tokens[at]) else tokens[at:]
+    check_operators(line, tokens, as_step(next(iter(operands), None)) if table.command == "srun" else as_batch_job)
     _check_arguments(table, operands[1:])
     rest = [token.text for token in operands]
     spans = [(token.start, token.end) for token in typed]
-    return MagicLine([token.text for token in typed], ours, [], rest, SplitArgv(options, rest), spans)
+    places = [(number, at) for number, token in enumerate(operands) for at in token.node_variables]
+    return MagicLine([token.text for token in typed], ours, [], rest, SplitArgv(options, rest), spans, places)
 
 
 def command_arguments(
@@ -142,6 +149,7 @@ def command_arguments(
         ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables)
+    check_operators(line, tokens, as_command(table.command))
     texts = [token.text for token in tokens]
     at = 0
     while at < len(tokens) and not _is_end(tokens[at]):

@@ -31,12 +31,15 @@ class Token(NamedTuple):
         Position in the line, as typed.
     typed : int
         Number of characters at the beginning of ``text`` that were typed. A Python value may follow.
+    node_variables : tuple of int
+        Positions in ``text`` of ``$NAME`` outside single quotes, with the name of a variable that only a node has.
     """
 
     text: str
     start: int
     end: int
     typed: int
+    node_variables: tuple[int, ...] = ()
 
 
 def tokenize(
@@ -80,6 +83,7 @@ class _Reader:
         self.has_keywords = True
         self.text: list[str] = []
         self.typed: int | None = None
+        self.node_variables: list[int] = []
 
     def next(self) -> Token | None:
         line = self.line
@@ -87,11 +91,12 @@ class _Reader:
             self.at += 1
         if self.at >= len(line) or line[self.at] == "#":  # a comment, as in a shell
             return None
-        self.start, self.text, self.typed = self.at, [], None
+        self.start, self.text, self.typed, self.node_variables = self.at, [], None, []
         while self.at < len(line) and not line[self.at].isspace():
             self._step()
         text = "".join(self.text)
-        token = Token(text, self.start, self.at, len(text) if self.typed is None else self.typed)
+        typed = len(text) if self.typed is None else self.typed
+        token = Token(text, self.start, self.at, typed, tuple(self.node_variables))
         self.has_keywords = self.has_keywords and not self.is_last(token)
         return token
 
@@ -143,6 +148,8 @@ class _Reader:
 
     def _plain(self, value: tuple[str, int] | None) -> None:
         if value is None:
+            if self.line[self.at] == "$" and self.line[self.at - 1 : self.at] != "$":
+                self._add_node_variable()
             self.text.append(self.line[self.at])
             self.at += 1
         else:
@@ -150,6 +157,13 @@ class _Reader:
                 self.typed = len("".join(self.text))
             self.text.append(value[0])
             self.at = value[1]
+
+    def _add_node_variable(self) -> None:
+        """Record the position of a variable that only a node has."""
+        from jupyter_slurm.runner.allocation.input_variables import NODE_VARIABLE  # few lines have a $ that stays
+
+        if NODE_VARIABLE.match(self.line, self.at):
+            self.node_variables.append(len("".join(self.text)))
 
     def _value(self, at: int) -> tuple[str, int] | None:
         if self.line[at : at + 1] not in ("{", "$"):

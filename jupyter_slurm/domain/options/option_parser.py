@@ -46,6 +46,11 @@ class QuotedColon(str):
 #: the fullwidth hyphen.
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 
+_NO_TERMINAL: Final = (
+    "A cell has no terminal. Use `%salloc [options] as=node`, then `jupyter slurm shell node` in a terminal, or "
+    "`Open Terminal` in JupyterLab."
+)
+
 
 def option_meant(text: str) -> str | None:
     """Return the intended option of a word that begins with a typographic dash; None for any other word."""
@@ -331,7 +336,9 @@ class OptionTable:
     def _error(
         self, message: str, text: str, at: int, *, suggestion: str | None = None, hint: str | None = None
     ) -> OptionError:
-        if hint is None:
+        if hint is None and text in ("--pty", "--interactive"):
+            hint = _NO_TERMINAL
+        elif hint is None:
             hint = f"Did you mean {suggestion}?" if suggestion else f"List the options with `{self.command} --help`."
         return OptionError(message, hint=hint, option=text, index=at, suggestion=suggestion)
 

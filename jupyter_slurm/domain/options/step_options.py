@@ -5,19 +5,29 @@ Sources: srun(1); ``slurm_errno.c`` of Slurm 22.05 to 26.05.
 
 from __future__ import annotations
 
+import posixpath
+import re
+import shlex
 from collections.abc import Sequence
 
-from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.option_parser import OptionTable, SplitArgv, words_of
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 
-__all__ = ["NODES_BUSY_TEXT", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
+__all__ = [
+    "NODES_BUSY_TEXT",
+    "advise_refused",
+    "check_terminal",
+    "is_out_of_memory",
+    "is_time_over",
+    "needs_terminal",
+    "step_options",
+    "terminal_hint",
+]
 
 # Options that choose where a step runs, or that turn srun into another tool.
 _UNSUPPORTED_OPTIONS = {
     "jobid": "name the allocation with on=NAME",
-    "pty": "a cell has no terminal",
-    "interactive": "a cell has no terminal",
     "no-allocate": "a step runs in an allocation",
     "async": "a step does not block the notebook, unless you add `wait`",
     "test-only": "it starts nothing",
@@ -32,6 +42,11 @@ _UNSUPPORTED_PROCESS_OPTIONS = {
     **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have their own output files"),
 }
 
+# Options of srun that ask for a terminal, shells, and the options with which they still read commands from a terminal.
+_TERMINAL_OPTIONS = ("pty", "interactive")
+_SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
+_OF_SHELLS = re.compile(r"-[il]+|--login|--interactive")
+_OF_STEPS = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "verbose", "wait"}
 
 _LARGER_TEXT = "The allocation has less. Request a larger one with %salloc and another name (as=)."
 NODES_BUSY_TEXT = "Requested nodes are busy"
@@ -65,6 +80,58 @@ def is_out_of_memory(message: str) -> bool:
     return any(sign in message for sign in signs)
 
 
+def needs_terminal(split: SplitArgv) -> bool:
+    """Return whether srun is asked for a terminal, or for a shell without a script, which would need one."""
+    if any(option.name in _TERMINAL_OPTIONS for option in split.options):
+        return True
+    if not split.rest or any(option.name == "input" for option in split.options):
+        return False
+    command, *words = split.rest
+    return posixpath.basename(command) in _SHELLS and all(_OF_SHELLS.fullmatch(word) for word in words)
+
+
+def terminal_hint(allocation: str, cluster: str = "") -> str:
+    """Return how a terminal is opened in an allocation, for a hint; ``cluster`` is empty for this computer."""
+    place = f" --cluster {cluster}" if cluster else ""
+    return f"`jupyter slurm shell {allocation}{place}` in a terminal, or `Open Terminal` in JupyterLab"
+
+
+def check_terminal(
+    split: SplitArgv, allocation: str | None = None, cluster: str = "", keywords: Sequence[str] = ()
+) -> None:
+    """Refuse a terminal for a step.
+
+    Parameters
+    ----------
+    split : SplitArgv
+        Options of srun, and the command.
+    allocation : str, optional
+        Name of the open allocation. The hint opens a terminal in it, instead of a new one.
+    cluster : str
+        Name of the cluster for the hint; empty for this computer.
+    keywords : sequence of str, optional
+        Keywords of the line that an allocation has, too.
+
+    Raises
+    ------
+    OptionError
+        The line asks for a terminal.
+    """
+    if not needs_terminal(split):
+        return
+    option = next((option for option in split.options if option.name in _TERMINAL_OPTIONS), None)
+    shell = f"{split.rest[0]} without a script reads a terminal" if split.rest else ""
+    said = f"--{option.name} cannot be used" if option else shell
+    way = terminal_hint(allocation or "node", cluster)
+    if allocation is None:
+        names = {name for spec in OptionTable.for_command("sbatch").specs for name in spec.names} - _OF_STEPS
+        words = [*words_of(split.options, lambda name: name in names), *keywords]
+        way = f"`{' '.join(['%salloc', *map(shlex.quote, words), 'as=node'])}`, then {way}"
+    raise OptionError(
+        f"{said}: a cell has no terminal.", hint=f"Use {way}.", option=option.tokens[0] if option else split.rest[0]
+    )
+
+
 def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:
     """Return the long names of the options of a step.
 
@@ -91,6 +158,7 @@ def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool
             hint="Write the command and its arguments after the options of srun.",
             option=split.rest[0],
         )
+    check_terminal(split)
     for option in split.options:
         if option.name in _UNSUPPORTED_OPTIONS:
             raise OptionError(

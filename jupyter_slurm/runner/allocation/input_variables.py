@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from typing import Collection, Mapping
 
+_OF_TASKS = "SLURMD?_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES"
+# ``$NAME`` and ``${NAME}`` of the variables that Slurm sets for a task: no other computer than its node has them.
+NODE_VARIABLE = re.compile(rf"\$(?:\{{(?P<braced>{_OF_TASKS})\}}|(?P<name>{_OF_TASKS})(?![A-Za-z0-9_]))")
 # Options whose names differ from those of their variables; without the prefixes SBATCH_, SLURM_ and SRUN_.
 _OPTIONS = {
     "ARRAY_INX": "array",

@@ -65,6 +65,20 @@ def hide_srun(asked: StepRequest) -> None:
             del os.environ[name]
 
 
+def expand(args: list[str], asked: StepRequest) -> list[str]:
+    """Return the words of a command with the values of Slurm's variables, which only the node has.
+
+    ``node_variables`` has the positions of the variables: word, and character. Single-quoted text has none. A variable
+    that is not set stays as typed.
+    """
+    words, pattern = list(args), load("allocation.input_variables").NODE_VARIABLE
+    for number, at in sorted(asked.get("node_variables", ()), reverse=True):
+        found = pattern.match(words[number], at) if number < len(words) else None
+        if found and (value := os.environ.get(found["braced"] or found["name"])) is not None:
+            words[number] = words[number][:at] + value + words[number][found.end() :]
+    return words
+
+
 def become(argv: list[str]) -> int:
     """Replace this process by a program. Return the exit code if the program does not exist."""
     try:
@@ -117,6 +131,8 @@ def main() -> int:
     if kind == "script":
         args = [os.path.join(folder, place.job["script"]), *args]
         os.chmod(args[0], 0o700)
+    elif kind == "command":
+        args = expand(args, asked)
     if (place.job.get("environment") or {}).get("image"):
         return int(load("allocation.contained_step").enter(place, asked, args))
     if kind in ("process", "python", "session"):

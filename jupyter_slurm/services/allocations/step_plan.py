@@ -56,6 +56,7 @@ class StepFile(TypedDict):
     cwd: str | None
     env: Mapping[str, str] | None
     umask: int | None
+    node_variables: NotRequired[Sequence[Sequence[int]]]
     wrapper: NotRequired[Sequence[str]]
     variables: NotRequired[Mapping[str, str]]
 
@@ -89,6 +90,8 @@ def plan_step(
         "env": None if env is None else submission_environment(env),
         "umask": context.get("umask"),
     }
+    if places := asked.get("node_variables"):
+        step["node_variables"] = places
     if prepared is not None:
         chosen = {option.name: option.value for option in table.split(options).options}
         prepared.check(chosen.get("export") or (context.get("env") or {}).get("SLURM_EXPORT_ENV"), asked["kind"])

@@ -18,6 +18,7 @@ variables = { SCRATCH = "/scratch/$USER" }   # set by the start-up files of a lo
 
 [software]
 modules = ["gcc/7.4"]            # modules for `module load`
+programs = ["nodeset"]           # stand-ins for programs that this machine lacks (runtimes.py)
 runtime = "docker"               # or singularity, charliecloud
 nodes = ["dgx01"]                # nodes with Docker: a daemon on each (all)
 gpu_variable = "NV_GPU"          # variable with a job's GPUs by UUID
@@ -80,6 +81,7 @@ class Software:
     """Additional software of the nodes, besides this machine's programs."""
 
     modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     runtime: str = ""
     nodes: tuple[str, ...] = ()
     gpu_variable: str = "CUDA_VISIBLE_DEVICES"

@@ -19,7 +19,7 @@ from jupyter_slurm.embedded.machine.network import Host, Hosts
 from replicas.described import Site
 from replicas.laptop import Laptop
 from replicas.registry import BUNDLE, SiteRegistry, host_of, make_certificate
-from replicas.runtimes import NodeDocker, put_stand_ins, unpack
+from replicas.runtimes import NodeDocker, put_programs, put_stand_ins, unpack
 
 __all__ = ["Replica"]
 
@@ -126,11 +126,11 @@ class Replica:
         self._hosts_file = self.directory / "hosts"
         self._hosts_file.touch()
         self._prolog = put_stand_ins(self._inside / "toolkit", self.site.software.gpu_variable)
+        self._path = (*self._path, put_programs(self._inside / "programs", self.site.software.programs))
         self._start_up = self._inside / "profile.d"
         self._start_up.mkdir()
         lines = [f"export {name}={value}" for name, value in storage.variables.items()]
-        if self._path:
-            lines.append(f"PATH={':'.join(map(str, self._path))}:$PATH")
+        lines.append(f"PATH={':'.join(map(str, self._path))}:$PATH")
         if self.site.software.modules:
             lines += [". /usr/share/modules/init/sh", f"module use {self._inside}/modules"]
         (self._start_up / "site.sh").write_text("\n".join([*lines, ""]))

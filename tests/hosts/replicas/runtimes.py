@@ -6,11 +6,12 @@ import os
 import pwd
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ssh_hosts.machine import Machine
 
-__all__ = ["NodeDocker", "put_stand_ins", "unpack", "uuid_of"]
+__all__ = ["NodeDocker", "put_programs", "put_stand_ins", "unpack", "uuid_of"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -36,6 +37,13 @@ told=
 for gpu in $(printf %s "$CUDA_VISIBLE_DEVICES" | tr , ' '); do told="$told,$(printf 'GPU-%08x-{rest}' "$gpu")"; done
 [ -z "$told" ] || echo "export {variable}=${told#,}"
 """
+# Programs of a site that this machine lacks. They use their arguments as the real ones do.
+_PROGRAMS = {
+    "nodeset": '#!/bin/sh\n[ "$1" = -e ] && exec scontrol show hostnames "$2"\nexit 2\n',
+    "python": '#!/bin/sh\nexec python3 "$@"\n',
+    # As of `tensorboard --logdir DIR --port PORT`, which listens on the loopback address.
+    "tensorboard": '#!/bin/sh\n[ "$1 $3" = "--logdir --port" ] && exec python3 -m http.server --bind 127.0.0.1 "$4"\n',
+}
 _REST = "0000-0000-0000-000000000000"
 
 
@@ -52,6 +60,15 @@ def put_stand_ins(folder: Path, gpu_variable: str) -> Path:
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     return folder / "prolog"
+
+
+def put_programs(folder: Path, names: Iterable[str]) -> Path:
+    """Write the stand-ins for programs of a site; return their folder, for the PATH."""
+    folder.mkdir(mode=0o755)
+    for name in names:
+        (folder / name).write_text(_PROGRAMS[name])
+        (folder / name).chmod(0o755)
+    return folder
 
 
 class NodeDocker:

@@ -40,7 +40,10 @@ WALK = Walk(
         ),
         Step("%%remote on=node", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
         Step("%srun on=12 hostname", r"^nv-ai-0\d"),
-        Step("%srun on=node echo hello world", r"^hello world$"),
+        Step(
+            "%srun on=node echo hello world from sbatch on node $SLURM_NODELIST",
+            r"^hello world from sbatch on node nv-ai-0\d",
+        ),
         Step("%srun on=node top -b -n 1", r"^top - "),
         Step("%srun on=node singularity -h", r"singularity|apptainer"),
         Step("%srun on=node df -h /raid", r"Filesystem"),
@@ -84,6 +87,21 @@ WALK = Walk(
             "#!/bin/sh\npython3 example.py 10\n",
             "--time 5:00",
         ),
+        Step("%salloc --gres=gpu:1 --mem=64G env=tensorflow as=node", r"RUNNING", more="--time 10:00"),
+        Step(
+            "jupyter slurm shell node --cluster aau-aicloud",
+            r"^in tensorflow_20\.10",
+            "echo in $SINGULARITY_NAME$APPTAINER_NAME",
+        ),
+        Step(
+            "%%remote on=node",
+            r"^in tensorflow_20\.10",
+            "import os\nprint('in', os.environ.get('SINGULARITY_NAME') or os.environ['APPTAINER_NAME'])",
+        ),
+        Step("%srun on=node python3 example.py 10", r"^example$"),
+        Step("%salloc release on=node", r"being released"),
+        Step("%salloc --gres=gpu:1 --mem=64G env=~/tensorflow_keras.sif as=keras", r"RUNNING", more="--time 10:00"),
+        Step("jupyter slurm shell keras --cluster aau-aicloud", r"^in \w", "echo in $SINGULARITY_NAME$APPTAINER_NAME"),
         Step("%%sbatch --mem=8G env=data wait", r"^one$", "#!/bin/sh\nls /data\n", "--time 5:00"),
         Step(
             f"%%sbatch --gres=gpu:1 --mem=64G env={_KERAS} stage=. as=train",

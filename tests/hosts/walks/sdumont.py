@@ -5,23 +5,21 @@ from walks.walk import Step, Walk
 _WHERE = "echo on $SLURMD_NODENAME in $SLURM_JOB_PARTITION with $LOADEDMODULES"
 _SCRIPT = f"#!/bin/bash\n{_WHERE}\n"
 
+_DEEP = "#!/bin/bash\n#SBATCH -p gdl\n#SBATCH --exclusive\n#SBATCH -t 5\n"
+_DEEP += 'cd "$SLURM_SUBMIT_DIR" && echo deep in "$PWD"\n'
+
 WALK = Walk(
     rows=28,
-    words={
-        "PROJECT": "projeto",
-        "python experiment.py": "python3 /scratch/projeto/$USER/experiment.py",
-        "python script.py": "python3 /scratch/projeto/$USER/experiment.py",
-        "nodeset -e $SLURM_JOB_NODELIST": "printenv SLURM_JOB_NODELIST",
-    },
+    words={"PROJECT": "projeto"},
     files={
         "experiments/train.py": "print('staged')\n",
         "runners/cityscapes.sh": f"#!/bin/bash\n#SBATCH -p nvidia_long\n#SBATCH --exclusive\n#SBATCH -t 5\n{_WHERE}\n",
-        "experiment.srm": "#!/bin/bash\n#SBATCH -p gdl\n#SBATCH --exclusive\n#SBATCH -t 5\n"
-        'cd "$SLURM_SUBMIT_DIR" && echo deep in "$PWD"\n',
+        "experiment.srm": _DEEP,
     },
     remote={
         "/scratch/projeto/$USER/experiment.py": "import os\nprint('ran on', os.environ['SLURMD_NODENAME'])\n",
-        "/scratch/projeto/$USER/teste-gdl/script.py": "",
+        "/scratch/projeto/$USER/teste-gdl/script.py": "import os\nprint('deep on', os.environ['SLURMD_NODENAME'])\n",
+        "/scratch/projeto/$USER/teste-gdl/experiment.srm": _DEEP.replace('cd "$SLURM_SUBMIT_DIR" && ', ""),
         "/scratch/projeto/$USER/logs/epoch.txt": "1\n",
         "/prj/projeto/$USER/experiments/new.py": "",
     },
@@ -45,10 +43,14 @@ WALK = Walk(
         Step("%remote stop on=node", r"variables are lost"),
         Step("%salloc release on=node", r"being released"),
         Step("%sbatch experiment.srm", r"^deep in /"),
+        Step("%sbatch sdumont:/scratch/PROJECT/ana/teste-gdl/experiment.srm", r"^deep in /scratch/\S+/teste-gdl$"),
         Step("%salloc --nodes=1 -p gdl -J GDL-teste --exclusive as=deep", r"RUNNING", more="--time 10:00"),
         Step("%srun on=deep --chdir=/scratch/PROJECT/ana/teste-gdl ls", r"^script\.py$"),
-        Step("%srun on=deep modules=deepl/deeplearn-py3.7 python script.py", r"^ran on sdumont4000$"),
-        Step("%srun on=deep python script.py", r"^ran on sdumont4000$"),
+        Step(
+            "%srun on=deep modules=deepl/deeplearn-py3.7 --chdir=/scratch/PROJECT/ana/teste-gdl python script.py",
+            r"^deep on sdumont4000$",
+        ),
+        Step("%srun on=deep --chdir=/scratch/PROJECT/ana/teste-gdl python script.py", r"^deep on sdumont4000$"),
         Step(
             "%%sbatch -p nvidia_long --exclusive stage=experiments sync=delete as=train",
             r"^staged$",

@@ -13,8 +13,7 @@ WALK = Walk(
         "docker://python:3.12-slim": "docker://lab/train:1",
         "code skynet": "code skynet noopen",
         "LAB": "hoffman-lab",
-        "python main.py": f"python3 {_LAB}/project/main.py",
-        "-- tensorboard --logdir runs --port {port}": "noopen -- python3 -m http.server --bind {host} {port}",
+        "-- tensorboard": "noopen -- tensorboard",
     },
     files={
         "job.sh": "#!/bin/sh\n#SBATCH -p short -t 5\necho on $SLURMD_NODENAME\n",
@@ -23,6 +22,7 @@ WALK = Walk(
     remote={
         f"{_LAB}/project/main.py": "import os\nprint('ran on', os.environ['SLURMD_NODENAME'])\n",
         "/nethome/$USER/project/runs/loss.txt": "1\n",
+        "/nethome/$USER/project/job.sh": "#!/bin/sh\n#SBATCH -p short -t 5\necho on $SLURMD_NODENAME in $PWD\n",
     },
     before=(
         "python3 -m venv --without-pip /srv/hoffman-lab/flash9/ana/envs/torch",
@@ -47,8 +47,8 @@ WALK = Walk(
         Step("%salloc --gpus rtx_6000:1 -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%salloc --gres gpu:1 -p debug -J test -c 6 as=gpu", r"RUNNING", more="--time 10:00"),
         Step("%%remote on=gpu", r"^kept 3$", "kept = 3\nprint('kept', kept)"),
-        Step("%srun on=gpu python main.py", r"^ran on (vicki|clippy|gerty)$"),
-        Step("%srun on=12 python main.py", r"^ran on (vicki|clippy|gerty)$"),
+        Step("%srun on=gpu --chdir=/srv/LAB/flash9/ana/project python main.py", r"^ran on (vicki|clippy|gerty)$"),
+        Step("%srun on=12 --chdir=/srv/LAB/flash9/ana/project python main.py", r"^ran on (vicki|clippy|gerty)$"),
         Step('%squeue --me -o "%.7i %.9P %.8j %.8u %.2t %.10M %.6D %C"', r" debug +test .* 6$"),
         Step("%slurm who", r"Checked"),
         Step("%slurm who account=LAB", r"Checked"),
@@ -56,6 +56,7 @@ WALK = Walk(
         Step("%slurm who by=account", r"^(cvmlp-lab|overcap) +\d+ +\d+ +\d+ "),
         Step("jupyter slurm resources --cluster skynet", r"a40"),
         Step("%sbatch job.sh", r"^on \w+$"),
+        Step("%sbatch skynet:project/job.sh", r"^on \w+ in \S*/project$"),
         Step(
             "jupyter slurm launch skynet -p debug --gpus 1 name=board -- tensorboard --logdir runs --port {port}",
             r"http://\S+:\d+/",

@@ -253,3 +253,41 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     shown = kernel.ok("%salloc on=kept as=again")
     assert "RUNNING" in kernel.text(shown.display)
     assert kernel.value("again == kept") == "True"
+
+
+def test_a_command_has_the_variables_that_only_its_node_has(kernel: Any) -> None:
+    kernel.ok("%salloc -p arandu -n 2 --gpus 1 --time 5:00 as=held wait")
+    words = "job=${SLURM_JOB_ID} \"$SLURM_PROCID of 2\" '$SLURM_PROCID' $SLURM_NOT_THERE x$HOME_OF_NOBODY"
+    kernel.ok(f"%srun on=held wait as=step printf '[%s]' {words}")
+    told = kernel.value("step.stdout")
+    same, number = "[$SLURM_PROCID][$SLURM_NOT_THERE][x$HOME_OF_NOBODY]", kernel.value("held")
+    assert sorted(re.findall(r"\[job=.*?\[\d of 2\]", told)) == [f"[job={number}][{rank} of 2]" for rank in "01"]
+    assert told.count(same) == 2
+    kernel.ok("%srun on=held wait as=step -n 1 echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_NODELIST $SLURMD_NODENAME")
+    assert re.fullmatch(r"\d+ (\w+) \1\n", kernel.ok("print(step.stdout, end='')").stdout)
+
+
+def test_a_shell_is_opened_in_a_terminal(kernel: Any) -> None:
+    ran = kernel.run("%srun -p arandu --gpus 1 --pty -u bash -i")
+    assert "--pty cannot be used: a cell has no terminal" in ran.traceback
+    assert "`%salloc -p arandu --gpus 1 as=node`, then `jupyter slurm shell node" in ran.traceback
+    kernel.ok("%salloc -p arandu --time 5:00 as=held wait")
+    for line in ("%srun --pty bash -i", "%srun on=held bash", "%srun -n 1 bash -l", "%%srun --pty\n#!/bin/sh\ndate"):
+        assert "Use `jupyter slurm shell held" in kernel.run(line).traceback
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("-N1 srun hostname", "Use `%salloc -N1 as=node`, then `%srun on=node hostname`."),
+        ("-N1 -- srun -n 2 hostname", "Use `%salloc -N1 as=node`, then `%srun on=node -n 2 hostname`."),
+        ("-N1 as=two ./run.sh 'a b'", "Use `%salloc -N1 as=two`, then `%srun on=two ./run.sh 'a b'`."),
+        ("-N1 python train.py", "Use `%salloc -N1 as=node`, then `%srun on=node python train.py`."),
+        ("--gres=gpu:1 bash", "Use `%salloc --gres=gpu:1 as=node`, then `jupyter slurm shell node"),
+        ("-N1 srun --pty bash", "Use `%salloc -N1 as=node`, then `jupyter slurm shell node"),
+        ("-N1 --pty bash", "Use `%salloc -N1 as=node`, then `jupyter slurm shell node"),
+        ("-N1 wiat", "Did you mean wait?"),
+    ],
+)
+def test_an_allocation_runs_no_command(kernel: Any, line: str, hint: str) -> None:
+    assert hint in kernel.run(f"%salloc {line}").traceback

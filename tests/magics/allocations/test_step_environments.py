@@ -67,9 +67,14 @@ def test_a_process_keeps_its_environment(kernel: Any, made: Path) -> None:
 
 
 def test_what_cannot_be_used_is_refused_before_anything_is_submitted(kernel: Any, made: Path) -> None:
-    for line in ("%salloc -p arandu", "%srun -p arandu"):
-        command = " true" if "srun" in line else ""
-        words = line.split(" ", 1)
+    (made / "job.sh").write_text("#!/bin/sh\n")
+    for line, command in (
+        ("%salloc", ""),
+        ("%srun", " true"),
+        ("%sbatch", f" {made}/job.sh"),
+        ("%%sbatch", "\n1"),
+        ("%slurm launch", ""),
+    ):
         for env, said in (
             (f"env={made}/lost", "lost does not exist on"),
             ("image=/lost.sif", "/lost.sif does not exist on"),
@@ -79,7 +84,18 @@ def test_what_cannot_be_used_is_refused_before_anything_is_submitted(kernel: Any
             ("modules=a,,b", "modules=a,,b does not name modules"),
             ("modules=a env=module:b", "env= names modules, too"),
         ):
-            ran = kernel.run(f"{words[0]} {env} {words[1]}{command}")
+            ran = kernel.run(f"{line} {env} -p arandu{command}")
             assert said in ran.traceback, (line, env)
     kernel.ok("import jupyter_slurm, time\nwhile jupyter_slurm.allocations(): time.sleep(0.2)")
-    assert {"env=", "image=", "modules="} <= set(kernel.complete("%salloc ")[0])
+    assert "image=" in kernel.complete("%sbatch im")[0]
+    for line in ("%salloc ", "%%sbatch wait ", "%slurm launch -p arandu "):
+        assert {"env=", "image=", "modules="} <= set(kernel.complete(line)[0]), line
+
+
+def test_a_session_loads_the_modules_of_its_line(kernel: Any, made: Path, wait_for: Callable[..., Any]) -> None:
+    server = "sh -c 'echo \"greeted $GREETED\"; exec python3 -m http.server --bind {host} {port}'"
+    kernel.ok(f"%slurm launch -p arandu --time 5:00 noopen modules={made}/greeter name=shown -- {server}")
+    try:
+        wait_for(lambda: "greeted two words" in kernel.value("shown.log()"), "its output")
+    finally:
+        kernel.ok("shown.stop()")

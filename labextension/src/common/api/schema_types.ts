@@ -106,7 +106,7 @@ export interface components {
         };
         readonly TransferWanted: {
             /**
-             * @description put: from this computer; get: to this computer; copy: between clusters, or within one; stage: as stage= of a job sends a folder
+             * @description put: from this computer; get: to this computer; copy: between clusters, or within one; stage: as stage= of a job sends a folder, or of the cluster itself if to_cluster is this cluster
              * @enum {unknown}
              */
             readonly kind: "put" | "get" | "copy" | "stage";
@@ -114,13 +114,18 @@ export interface components {
             readonly sources: readonly string[];
             /** @description An existing directory, or the new name of the only source; / at its end makes a directory. Empty for stage is its own directory */
             readonly dest: string;
-            /** @description Cluster of the destination of a copy; null is the cluster of the sources */
+            /** @description Cluster of the destination of a copy; null is the cluster of the sources. Of stage: the cluster, if it has the folder itself; null is a folder of this computer */
             readonly to_cluster?: string | null;
             /**
              * @description Replace files that differ
              * @default false
              */
             readonly overwrite?: boolean;
+            /**
+             * @description Of stage: remove files of the copy that the folder does not have any more
+             * @default false
+             */
+            readonly delete?: boolean;
             /** @description A job copies within the cluster, with the options of the profile and these. Null: the login node copies */
             readonly job?: {
                 /** @description Options of sbatch(1), one token each */
@@ -624,6 +629,8 @@ export interface components {
             readonly options?: readonly components["schemas"]["Argument"][];
             /** @description Arguments of the script; the whole command line of a command */
             readonly args?: readonly components["schemas"]["Argument"][];
+            /** @description Of a command, where its arguments have variables that only the node has, such as $SLURM_JOB_NODELIST: argument, and character; the task puts their values there */
+            readonly node_variables?: readonly (readonly number[])[];
             /** @description The interpreter on the node for a Python cell: its path, or a name to be found on the PATH there */
             readonly python?: string | null;
             /** @description What tracebacks call a Python cell */

@@ -1,0 +1,122 @@
+"""Operators of a shell in a magic line: ``|``, ``>``, ``<``, ``&&``, ``;``.
+
+No shell reads a magic line, so that Slurm's commands would get them as arguments. Quoted ones are arguments.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from jupyter_slurm.domain.magic_line.expand import Lookup
+from jupyter_slurm.domain.magic_line.tokenizer import NO_VARIABLES, Token, tokenize
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["as_batch_job", "as_command", "as_shell_text", "as_step", "check_operators", "without_input"]
+
+_BEGINNING = re.compile(r"\|\|?|&&|&?>>?|&|;|\d?(?:<<?<?|>>?|>\|)")
+_END = re.compile(r"(?<!\\)(?:&&|\|\|?|[;&])\Z")
+_NEXT_MAGIC = re.compile(r"(?<=[|;&] )%(?=s)")
+_AS_ARGUMENT = "To pass it as an argument, quote it: '{}'."
+
+
+def check_operators(
+    line: str, tokens: Sequence[Token], advise: Callable[[str, Sequence[Token], str], str] | None = None
+) -> None:
+    """Refuse an operator of a shell that is not quoted.
+
+    Parameters
+    ----------
+    line : str
+        The line, as typed.
+    tokens : sequence of Token
+        Its words.
+    advise : callable, optional
+        Returns what to write instead of the line, its words and the operator.
+
+    Raises
+    ------
+    UsageError
+        ``details["span"]`` has the position of the operator.
+    """
+    for token in tokens:
+        typed = line[token.start : token.end]
+        found = _BEGINNING.match(typed) or _END.search(typed)
+        if found:
+            sign, at = found[0], token.start + found.start()
+            instead = advise(line, tokens, sign) if advise else "Leave it and the words after it out."
+            if token is tokens[-1] and sign in (";", "&"):
+                instead = "Leave it out."
+            raise UsageError(
+                f"No shell reads this line, and {sign} is an operator of the shell.",
+                hint=f"{instead} {_AS_ARGUMENT.format(sign)}",
+                span=[at, at + len(sign)],
+            )
+
+
+def as_shell_text(line: str, tokens: Sequence[Token]) -> str:
+    """Return words as text for a shell: as typed, and inserted values in quotes."""
+    return " ".join(
+        line[token.start : token.end] if token.typed == len(token.text) else shlex.quote(token.text) for token in tokens
+    )
+
+
+def as_command(command: str) -> Callable[[str, Sequence[Token], str], str]:
+    """Return the advice for a command of Slurm: a shell of the login node runs the line."""
+
+    def advise(line: str, tokens: Sequence[Token], sign: str) -> str:
+        text = _NEXT_MAGIC.sub("", as_shell_text(line, tokens))
+        return f"Use `%slurm sh {command} {text}`: the login shell reads that line."
+
+    return advise
+
+
+def as_step(first: Token | None) -> Callable[[str, Sequence[Token], str], str]:
+    """Return the advice for ``%srun``, whose command begins with a word: a shell on the node runs the command."""
+
+    def advise(line: str, tokens: Sequence[Token], sign: str) -> str:
+        words = [token for token in tokens if first is not None and token.start >= first.start]
+        before = as_shell_text(line, [token for token in tokens if token not in words])
+        if not words or words[0].text.startswith(sign):
+            return "Write a command in front of it."
+        shell = f"sh -c {shlex.quote(as_shell_text(line, words))}"
+        return f"Use `{' '.join(filter(None, ('%srun', before, shell)))}`: a shell on the node reads that text."
+
+    return advise
+
+
+def as_batch_job(line: str, tokens: Sequence[Token], sign: str) -> str:
+    """Return the advice for ``%sbatch``."""
+    if ">" in sign:
+        return "Name the file of the job's output with -o FILE, before the script."
+    if "<" in sign:
+        return "Name the script, or read it with `< FILE`."
+    return "Write one magic in each line. `after=JOB` lets a job wait for another job."
+
+
+def without_input(
+    line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = NO_VARIABLES
+) -> tuple[str, str | None]:
+    """Return a line without ``< FILE``, with blanks in its place, and the name of the file; None without one.
+
+    Raises
+    ------
+    UsageError
+        The name is missing, or the line has two; ``details["span"]`` has the position.
+    """
+    tokens, name = tokenize(line, lookup, variables), None
+    for number, token in enumerate(tokens):
+        if line[token.start : token.start + 1] != "<" or line[token.start : token.start + 2] == "<<":
+            continue
+        glued = token.text[1:]
+        following = tokens[number + 1 : number + 2]
+        if name is not None or not (glued or following):
+            raise UsageError(
+                "The line has two scripts." if name is not None else "No file follows <.",
+                hint="Use `%sbatch [options] < job.sh`.",
+                span=[token.start, token.end],
+            )
+        name, end = (glued, token.end) if glued else (following[0].text, following[0].end)
+        line = line[: token.start] + " " * (end - token.start) + line[end:]
+    return line, name

@@ -1,0 +1,129 @@
+"""Tests of a shell's operators in magic lines: refused with a way that works, and arguments where they are quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.magic_line.shell_operators import without_input
+from jupyter_slurm.domain.magic_line.tokenizer import tokenize
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.errors import UsageError
+
+NAMES: dict[str, object] = {"job": 12, "sign": "|", "path": "a b"}
+WORDS = {"on": True, "wait": False}
+
+
+def error_of(parse: Callable[[], object]) -> UsageError:
+    with pytest.raises(UsageError) as raised:
+        parse()
+    assert "is an operator of the shell" in raised.value.message
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("line", "sign", "instead"),
+    [
+        ("-N -l | head -n 5", "|", "%slurm sh sinfo -N -l | head -n 5"),
+        ("-N -l |head", "|", "%slurm sh sinfo -N -l |head"),
+        ("-o '%P %t' | sort", "|", "%slurm sh sinfo -o '%P %t' | sort"),
+        ("-p {path} > out", ">", "%slurm sh sinfo -p 'a b' > out"),
+        ("-h >>out", ">>", "%slurm sh sinfo -h >>out"),
+        ("-h 2>/dev/null", "2>", "%slurm sh sinfo -h 2>/dev/null"),
+        ("< list", "<", "%slurm sh sinfo < list"),
+        ("-s && %squeue --me", "&&", "%slurm sh sinfo -s && squeue --me"),
+        ("-s || true", "||", "%slurm sh sinfo -s || true"),
+        ("-s; date", ";", "%slurm sh sinfo -s; date"),
+        ("-s ; date", ";", "%slurm sh sinfo -s ; date"),
+        ("-s &", "&", "Leave it out."),
+        ("-s;", ";", "Leave it out."),
+    ],
+)
+def test_a_command_of_slurm_is_not_run_with_an_operator(line: str, sign: str, instead: str) -> None:
+    table = OptionTable.for_command("sinfo")
+    error = error_of(lambda: command_arguments(line, table, NAMES.__getitem__))
+    assert instead in str(error.hint)
+    assert f"quote it: '{sign}'." in str(error.hint)
+    start, end = error.details["span"]
+    assert line[start:end] == sign
+
+
+@pytest.mark.parametrize("typed", ["'|'", '"|"', "\\|", "'>'", "'a;'", "a\\;", "%i|%j", "{sign}", "'<b>'", "a>b"])
+def test_a_quoted_operator_is_an_argument(typed: str) -> None:
+    table = OptionTable.for_command("squeue")
+    words = command_arguments(f"-o {typed}", table, NAMES.__getitem__)
+    assert words == ["-o", "|" if typed == "{sign}" else typed.replace("\\", "").strip("'\"")]
+    assert parse_line_magic(f"echo {typed}", OptionTable.for_command("srun"), WORDS, NAMES.__getitem__).rest[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("on=gpu -n 2 echo hi | wc -l", "`%srun on=gpu -n 2 sh -c 'echo hi | wc -l'`"),
+        ("cat {path} > out", "`%srun sh -c 'cat '\"'\"'a b'\"'\"' > out'`"),
+        ("make && make test", "`%srun sh -c 'make && make test'`"),
+        ("-n 1 | wc", "Write a command in front of it."),
+    ],
+)
+def test_a_step_runs_operators_in_a_shell_of_its_node(line: str, instead: str) -> None:
+    table = OptionTable.for_command("srun")
+    assert instead in str(error_of(lambda: parse_line_magic(line, table, WORDS, NAMES.__getitem__)).hint)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("-p gpu job.sh > log", "-o FILE"),
+        ("job.sh && %sbatch next.sh", "`after=JOB`"),
+        ("<< EOF", "`< FILE`"),
+    ],
+)
+def test_a_submitted_file_gets_no_operator(line: str, instead: str) -> None:
+    table = OptionTable.for_command("sbatch")
+    assert instead in str(error_of(lambda: parse_line_magic(line, table, WORDS)).hint)
+
+
+@pytest.mark.parametrize("line", ["-p gpu | tee log", "wait -- a | b", "-p gpu; wait"])
+def test_a_line_above_a_cell_gets_no_operator(line: str) -> None:
+    error_of(lambda: parse_cell_line(line, OptionTable.for_command("sbatch"), WORDS))
+    quoted = parse_cell_line("wait -- a '|' b", OptionTable.for_command("sbatch"), WORDS)
+    assert quoted.args == ["a", "|", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "rest", "name"),
+    [
+        ("< job.sh", "", "job.sh"),
+        ("-p gpu < job.sh", "-p gpu", "job.sh"),
+        ("<job.sh -p gpu", "-p gpu", "job.sh"),
+        ("-p gpu <'a b.sh'", "-p gpu", "a b.sh"),
+        ("< {path} wait", "wait", "a b"),
+        ("-p gpu job.sh '<' x", "-p gpu job.sh '<' x", None),
+    ],
+)
+def test_a_script_is_read_from_a_file_as_in_a_shell(line: str, rest: str, name: str | None) -> None:
+    left, found = without_input(line, NAMES.__getitem__)
+    assert (left.strip(), found) == (rest, name)
+    assert len(left) == len(line), "the marks of an error stay where they are"
+
+
+@pytest.mark.parametrize(("line", "said"), [("-p gpu <", "No file follows"), ("< a < b", "two scripts")])
+def test_an_input_that_is_wrong(line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        without_input(line)
+
+
+def test_variables_of_the_node_are_found_except_in_single_quotes() -> None:
+    line = (
+        """a=$SLURM_JOB_ID '$SLURM_JOB_ID' "${SLURM_NNODES} x" $$SLURM_A \\$SLURM_B $HOME_SLURM $CUDA_VISIBLE_DEVICES"""
+    )
+    found = [(token.text, token.node_variables) for token in tokenize(line) if token.node_variables]
+    assert found == [
+        ("a=$SLURM_JOB_ID", (2,)),
+        ("${SLURM_NNODES} x", (0,)),
+        ("$CUDA_VISIBLE_DEVICES", (0,)),
+    ]
+    parsed = parse_line_magic("-n 1 echo x$SLURM_A'$SLURM_B'$SLURM_C", OptionTable.for_command("srun"), WORDS)
+    assert parsed.node_variables == [(1, 1), (1, 17)]
