@@ -43,7 +43,6 @@ from jupyter_slurm.runner.cell.sweep_parameters import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
-    from jupyter_slurm.client.submission.script_files import ScriptFile
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 
@@ -111,6 +110,7 @@ class _FileParts(_Interpreter, total=False):
     sweep: Sweep | None
     env: str | None
     stage: api.Stage | None
+    cwd: str | None
 
 
 def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
@@ -205,6 +205,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
         "sweep": _sweep(parsed, namespace),
         "env": environment_name(parsed),
         "stage": parse_stage_words(parsed.keywords),
+        "cwd": None,
     }
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
@@ -221,20 +222,10 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
 
         script = read_script(cluster, parsed.rest[0])
         _check_header(script.text, "script", table)
-        options = [*_folder_option(script, parsed, table), *slurm_options(parsed)]
+        more["cwd"] = script.folder  # where sbatch would be called on the login node
+        options = slurm_options(parsed)
         submission = Submission("script", script.text, options, parsed.rest[1:], script_name=script.name, **more)
     return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
-
-
-def _folder_option(script: ScriptFile, parsed: MagicLine, table: OptionTable) -> list[str]:
-    """Return the working directory of a script of the cluster: its directory, unless the line or the script names one.
-
-    ``sbatch`` on the login node starts a job in the directory in which it was called.
-    """
-    options = [*parsed.parsed.options, *table.split(header_options(script.text)).options]
-    if script.folder is None or any(option.name == "chdir" for option in options):
-        return []
-    return [f"--chdir={script.folder}"]
 
 
 def _submit(

@@ -63,6 +63,9 @@ class Submission:
         Displayed name of a cell's job, unless an option names the job.
     node_variables : sequence of (int, int) or None
         Of a command: where ``args`` have variables that only the node has, as word and character.
+    cwd : str or None
+        Directory of the cluster from which sbatch is called; None: the working directory of this process, or the
+        default one of a remote cluster.
     """
 
     kind: str
@@ -81,6 +84,7 @@ class Submission:
     stage: api.Stage | None = None
     label: str | None = None
     node_variables: Sequence[tuple[int, int]] | None = None
+    cwd: str | None = None
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[api.Submission]:
@@ -104,6 +108,8 @@ class Submission:
             "node_variables": self.node_variables,
         }
         around = context(cluster)
+        if self.cwd is not None:
+            around = {**around, "cwd": self.cwd}
         check_lengths((*self.options, *self.args), around.get("env") or {})
         request = {
             "key": new_key(),

@@ -19,7 +19,7 @@ WALK = Walk(
     remote={
         "/scratch/projeto/$USER/experiment.py": "import os\nprint('ran on', os.environ['SLURMD_NODENAME'])\n",
         "/scratch/projeto/$USER/teste-gdl/script.py": "import os\nprint('deep on', os.environ['SLURMD_NODENAME'])\n",
-        "/scratch/projeto/$USER/teste-gdl/experiment.srm": _DEEP.replace('cd "$SLURM_SUBMIT_DIR" && ', ""),
+        "/scratch/projeto/$USER/teste-gdl/experiment.srm": _DEEP,
         "/scratch/projeto/$USER/logs/epoch.txt": "1\n",
         "/prj/projeto/$USER/experiments/new.py": "",
     },
