@@ -169,7 +169,8 @@ class TaskRange:
         ranges = tuple(_requested_range(piece.partition("%")[0], text) for piece in pieces)
         asked = cls(ranges, limit or None)
         if _overlap(sorted(ranges)) and asked.count() <= MAX_TRACKED_TASKS:
-            return cls.from_tasks(asked.tasks(), limit or None)
+            tasks = set(asked.tasks())
+            return asked if len(tasks) == asked.count() else cls.from_tasks(tasks, limit or None)
         return asked
 
     @classmethod
@@ -201,6 +202,12 @@ class TaskRange:
         return cls(tuple(islice(chain.from_iterable(tasks.ranges for tasks in lists), _MAX_RANGES)))
 
     @cached_property
+    def _mixed(self) -> frozenset[int] | None:
+        """The tasks, if ranges overlap."""
+        is_mixed = _overlap(sorted(self.ranges)) and self.count() <= MAX_TRACKED_TASKS
+        return frozenset(self.tasks()) if is_mixed else None
+
+    @cached_property
     def _ascending(self) -> list[tuple[int, int, int]]:
         """The ranges in ascending order, without those that begin within another one."""
         ordered: list[tuple[int, int, int]] = []
@@ -212,6 +219,8 @@ class TaskRange:
     def __contains__(self, task: object) -> bool:
         if not isinstance(task, int):
             return False
+        if self._mixed is not None:
+            return task in self._mixed
         place = bisect_right(self._ascending, task, key=lambda one: one[0])
         first, last, step = self._ascending[place - 1] if place else (0, 0, 0)
         return place > 0 and task <= last and (task - first) % step == 0

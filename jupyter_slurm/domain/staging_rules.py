@@ -220,10 +220,12 @@ def parse_listing(raw: bytes) -> list[FolderChange]:
             continue
         year, month, day, hour, minute, second = (int(number) for number in match.groups()[2:8])
         mtime = _epoch(year, month, day) + hour * 3600 + minute * 60 + second
-        name, target = _unescaped(match[9]).rstrip("/"), None
+        name, target = _unescaped(match[9]), None
         sign = FileSignature(int(match[2]), -1 if match[1] == b"L" else mtime)
         if match[1] == b"L":
             name, target = _link(name, sign.size)
+        else:
+            name = name.rstrip("/")
         found.append(FolderChange(name, sign, match[1] == b"d", target))
     return found
 

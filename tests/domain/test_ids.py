@@ -216,3 +216,9 @@ REQUESTED = (
     *("%2", "0-3%2,5", "0-6:2", "[0-6]:2", "[0-6:2]", "1,5", "0-3,,", ",1", "[[1]]", "[1],[3-4]", "0--3", "2-2:3"),
     *("0-3% 2", "0-3%2x", "0-3]", "1 2", "3%4%5", "0 -3", "0- 3", "0-4:+2", "1]-3", "3-1", "0-3:0", "a"),
 )
+
+
+def test_interleaved_ranges_keep_their_steps_and_contain_their_tasks() -> None:
+    assert str(TaskRange.requested("1-99:2,2-10:4")) == "1-99:2,2-10:4"
+    tasks = TaskRange.parse("0-10:2,1-11:2,20-30:5,23-23")
+    assert [task for task in range(40) if task in tasks] == [*range(12), 20, 23, 25, 30]

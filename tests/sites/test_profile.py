@@ -101,7 +101,10 @@ def test_every_key_arrives():
         ("[container]\nbind = ['data:/data']", "container.bind: 'data:/data' is not a valid directory"),
         ("[container]\ngpu_variable = 'A=B'", "container.gpu_variable"),
         ("[container]\nruntime = 'lxc'", "container.runtime"),
-        ("[container]\nruntime = 'podman'\nsudo = true", "c.toml:5: container.sudo: The runtime podman does not use sudo"),
+        (
+            "[container]\nruntime = 'podman'\nsudo = true",
+            "c.toml:5: container.sudo: The runtime podman does not use sudo",
+        ),
         ("[container]\nsudo = 'docker'", "container.sudo"),
         ("[launch]\npartition = '--wrap=x'", "launch.partition"),
         ("[launch]\nidle = 60", "launch.idle"),

@@ -6,11 +6,14 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
+from jupyter_slurm.client.clusters.cluster import Cluster, is_local_id
+from jupyter_slurm.client.settings import settings
+from jupyter_slurm.sites.profile import list_profiles
+
 if TYPE_CHECKING:
-    from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["shown_name", "split_address"]
+__all__ = ["is_site_or_id", "shown_name", "split_address"]
 
 _ADDRESS: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,62}):(.*)", re.DOTALL)
 
@@ -19,6 +22,14 @@ def split_address(word: str) -> tuple[str | None, str]:
     """Return the cluster before the colon of ``CLUSTER:PATH``, None without one, and the path."""
     found = _ADDRESS.fullmatch(word)
     return (found[1], found[2]) if found else (None, word)
+
+
+def is_site_or_id(name: str) -> bool:
+    """Return whether a name identifies a cluster: a site profile, or an ID of a Slurm of this computer.
+
+    The ClusterName of the Slurm of this computer counts only where no site profile has that name.
+    """
+    return is_local_id(name) or name in list_profiles(settings().sites)
 
 
 def shown_name(cluster: Cluster) -> str:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, local, registered
+from jupyter_slurm.client.clusters.cluster_names import is_site_or_id
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.kernels.kernel import KEYWORDS, check
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.launch import environment_named, is_site_or_id, named_in, own_cluster_name
+from jupyter_slurm.client.sessions.launch import environment_named, named_in, own_cluster_name
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request

@@ -85,6 +85,16 @@ _ELEMENTS: Final = frozenset(
     "a b blockquote br caption code col colgroup dd details div dl dt em figcaption figure h1 h2 h3 h4 h5 h6 hr i img "
     "kbd li mark ol p pre progress s small span strong sub summary sup table tbody td tfoot th thead tr u ul".split()
 )
+_CELLS = ("td", "th")
+_ENDED_BY: Final = {  # elements whose end tags HTML leaves out
+    "p": ("p",),
+    "li": ("li",),
+    "dt": ("dt", "dd"),
+    "dd": ("dt", "dd"),
+    "td": _CELLS,
+    "th": _CELLS,
+    "tr": (*_CELLS, "tr"),
+}
 _VOID: Final = frozenset({"br", "col", "hr", "img"})
 _SILENT: Final = frozenset({"script", "style", "svg", "math", "title", "template", "head"})  # their text is no text
 _PLAIN: Final = frozenset(
@@ -136,6 +146,8 @@ class _Rewriter(HTMLParser):
             return
         if self._silent:
             return
+        while self._open and self._open[-1] in _ENDED_BY.get(tag, ()):
+            self._parts.append(f"</{self._open.pop()}>")
         if tag not in _VOID and len(self._open) >= _MAX_DEPTH:
             self.is_whole = False
             return

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, is_local_id, with_id
+from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, with_id
+from jupyter_slurm.client.clusters.cluster_names import is_site_or_id
 from jupyter_slurm.client.clusters.other_clusters import naming_others
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.request import report_warnings
@@ -23,7 +24,6 @@ from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.scripts.environments import MODULE_PREFIX, NO_ENVIRONMENT
 from jupyter_slurm.domain.slurm_values import parse_duration
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
-from jupyter_slurm.sites.profile import list_profiles
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -33,7 +33,6 @@ __all__ = [
     "cluster_before",
     "environment_named",
     "idle_time",
-    "is_site_or_id",
     "launch",
     "named_in",
     "own_cluster_name",
@@ -104,14 +103,6 @@ def resolve_cluster(name: str | None) -> Cluster:
         if own not in ("", "local"):
             error.hint = f"Omit the name: the Slurm of this computer is {own}. {error.hint}"
         raise
-
-
-def is_site_or_id(name: str) -> bool:
-    """Return whether a name identifies a cluster: a site profile, or an ID of a Slurm of this computer.
-
-    The ClusterName of the Slurm of this computer counts only where no site profile has that name.
-    """
-    return is_local_id(name) or name in list_profiles(settings().sites)
 
 
 def own_cluster_name() -> str:

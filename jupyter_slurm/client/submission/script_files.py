@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_slurm.agent.json_encoding import encode
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen
-from jupyter_slurm.client.clusters.cluster_names import split_address
+from jupyter_slurm.client.clusters.cluster_names import is_site_or_id, split_address
 from jupyter_slurm.client.clusters.file_listing import path_on
-from jupyter_slurm.client.sessions.launch import is_site_or_id
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify
 from jupyter_slurm.errors import CellError, UsageError
 

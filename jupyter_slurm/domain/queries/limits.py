@@ -24,10 +24,10 @@ __all__ = ["Limit", "Limits", "limits_argv", "parse_limits", "parse_use", "use_a
 _MIB: Final = 1 << 20
 
 _ASSOCIATION = re.compile(
-    r"ClusterName=(?P<cluster>[^ ]*) Account=(?P<account>[^ ]*) UserName=(?P<user>[^ ]*) "
-    r"Partition=(?P<partition>[^ ]*) Priority=(?P<rest>.*)"
+    r"ClusterName=(?P<cluster>[^=]*) Account=(?P<account>[^=]*) UserName=(?P<user>[^=]*) "
+    r"Partition=(?P<partition>[^=]*) Priority=(?P<rest>.*)"
 )
-_QOS = re.compile(r"QOS=(?P<qos>[^ ]*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
+_QOS = re.compile(r"QOS=(?P<qos>[^=(]*)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
 _USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
 _COUNTED = re.compile(r"(?<![^,])([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
 _USE_FIELDS: Final = (

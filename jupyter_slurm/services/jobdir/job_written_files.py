@@ -122,6 +122,8 @@ def _members(archive: bytes, names: set[str], limits: tuple[int, int]) -> Iterat
             names.discard(member.name)
             room -= member.size
             yield member.name, archive[begin : begin + member.size]
+    if folder is None:
+        raise _torn("the answer is empty")
 
 
 def _torn(why: object) -> TransportError:

@@ -159,7 +159,7 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
         return  # later, with the ends of the present file
     over = [task for task, seen in sorted(entry.slurm.tasks.items()) if seen.state.is_finished]
     ended = [row for task in over if (row := _row(entry, task))]
-    if not ended:
+    if not ended or len(ended) > MAX_TRACKED_TASKS:  # no more of them are loaded
         return
     content = {"format": 1, "columns": COLUMNS, "rows": ended}
     try:

@@ -157,6 +157,8 @@ class FolderSync:
         try:
             done = await self._transfer(choice, sent, [f"--compare-dest={self.source}"], local_path=self._received.path)
         except CommandError:  # the cluster has sent too much
+            with contextlib.suppress(CommandError):
+                await asyncio.to_thread(self._received.accept, choice, base)
             await self.discard_received()
             raise
         except (TransportError, asyncio.CancelledError):

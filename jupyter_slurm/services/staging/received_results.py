@@ -58,11 +58,17 @@ class ReceivedResults:
             The folder cannot be written.
         """
         try:
-            _make_own(self._outer)
-            _make_own(self.path)
+            for tries_left in reversed(range(20)):  # another copy of the folder may remove the outer one
+                try:
+                    _make_own(self._outer, self._folder)
+                    _make_own(self.path, self._folder)
+                    break
+                except (FileNotFoundError, FileExistsError):
+                    if not tries_left:
+                        raise
             self._drop_others({change.path: change for change in choice.copied})
             for name in (PARTIAL_FOLDER_NAME, TEMPORARY_FOLDER):
-                _make_own(os.path.join(self.path, name))
+                _make_own(os.path.join(self.path, name), self._folder)
             self._begun, self._free = self._size(), shutil.disk_usage(self.path).free
         except OSError as error:
             raise self._failure(error) from error
@@ -120,7 +126,7 @@ class ReceivedResults:
 
     def remove(self) -> None:
         """Remove the directory, with all that is in it."""
-        if _is_own(self._outer) and _is_own(self.path):
+        if _is_own(self._outer, self._folder) and _is_own(self.path, self._folder):
             _remove(self.path)
         with contextlib.suppress(OSError):  # other directories may be in it
             os.rmdir(self._outer)
@@ -226,6 +232,11 @@ class _Pair:
             raise _Changed
         outer = os.open(name, _DIRECTORY_FLAGS, dir_fd=pair[1])
         try:
+            there = os.fstat(outer)
+            before = stat.S_IMODE(there.st_mode)
+            if before & stat.S_IRWXU != stat.S_IRWXU and there.st_uid == os.geteuid():
+                os.fchmod(outer, before | stat.S_IRWXU)  # rsync would, too
+                self._made.append((path, before))
             return [os.open(name, _DIRECTORY_FLAGS, dir_fd=pair[0]), outer]
         except OSError:
             os.close(outer)
@@ -314,16 +325,17 @@ def _copy(name: str, inner: int, outer: int) -> None:
     os.unlink(name, dir_fd=inner)
 
 
-def _is_own(path: str) -> bool:
+def _is_own(path: str, folder: str) -> bool:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    # A file system may show one owner for everything; then that is the owner of the folder, too.
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in (os.geteuid(), os.lstat(folder + "/.").st_uid)
 
 
-def _make_own(path: str) -> None:
-    if not _is_own(path):
+def _make_own(path: str, folder: str) -> None:
+    if not _is_own(path, folder):
         os.mkdir(path, 0o700)
 
 

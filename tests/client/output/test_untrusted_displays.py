@@ -27,6 +27,13 @@ def shown(**data: Any) -> dict[str, Any]:
     return untrusted_displays.screened("far", bundle, {})[0]
 
 
+def test_elements_without_end_tags_are_not_nested() -> None:
+    rows = "".join(f"<tr><td>{number}<td>x" for number in range(300))
+    found = shown(text__html=f"<table>{rows}</table><ul>{'<li>one' * 300}</ul>")["text/html"]
+    assert [found.count(f"<{tag}>") for tag in ("tr", "td", "li")] == [300, 600, 300]
+    assert "Not shown" not in found
+
+
 def test_displays_of_trusted_clusters_are_as_they_are() -> None:
     given = {"application/javascript": "alert(1)", "text/html": "<script>1</script>"}
     assert untrusted_displays.screened("local", given, {"x": {}}) == (given, {"x": {}})

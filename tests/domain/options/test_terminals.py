@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.options.step_options import needs_terminal, check_terminal, step_options
+from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options
 from jupyter_slurm.errors import OptionError
 
 TABLE = OptionTable.for_command("srun")

@@ -224,6 +224,11 @@ async def test_end_markers_of_an_archive_are_read() -> None:
     assert await _markers(_archive(_end(mode=0o602), _end("end.2.json"))) == [1, 2]  # the folder lets no other user in
 
 
+async def test_an_empty_answer_is_no_archive_without_files() -> None:
+    with pytest.raises(TransportError, match="the answer is empty"):
+        await _markers(b"")
+
+
 async def test_what_was_not_asked_for_is_left_out_of_an_archive() -> None:
     sparse = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.size": str(1 << 40)}
     sparse |= {"GNU.sparse.map": f"{1 << 40},0"}

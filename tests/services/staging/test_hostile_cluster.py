@@ -92,6 +92,15 @@ def test_only_what_was_listed_is_moved_into_the_folder(sides: tuple[Path, Path])
     assert copied.isdisjoint(done.refused)
 
 
+def test_a_link_to_a_directory_with_a_slash_at_its_end_is_as_listed(sides: tuple[Path, Path]) -> None:
+    source, dest = sides
+    write(dest / "run1" / "a", "x")
+    (dest / "latest").symlink_to("run1/")
+    done = received(sides, lambda: None)
+    assert done.refused == []
+    assert os.readlink(source / "latest") == "run1/"
+
+
 def test_what_the_user_does_meanwhile_stays(sides: tuple[Path, Path], tmp_path: Path) -> None:
     source, dest = sides
     outside = tmp_path / "outside"
