@@ -97,7 +97,9 @@ def _explain_command(error: UsageError, line: str, cluster: Cluster) -> None:
     word = line[start:end]
     is_terminal = word in ("--pty", "--interactive")
     is_python = word == "python" and line[end:].strip()
-    is_other = "suggestion" in error.details and not word.startswith("-") and "=" not in word
+    meant = str(error.details.get("suggestion") or "")
+    is_option = meant.startswith("-") or word.startswith("-") or "=" in word
+    is_other = "suggestion" in error.details and not is_option
     if is_terminal or is_python or (is_other and not difflib.get_close_matches(word, KEYWORDS, cutoff=0.75)):
         words = [token.text for token in tokenize(line[start:])]
         error.message = f"{word} is an option of srun, and a cell has no terminal." if is_terminal else _NO_COMMAND

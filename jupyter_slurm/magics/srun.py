@@ -19,7 +19,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import words_of
-from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options
+from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options, without_shell_code
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
@@ -73,7 +73,7 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
         parsed.options,
         parsed.rest,
         env=environment_name(parsed),
-        node_variables=parsed.node_variables or None,
+        node_variables=without_shell_code(parsed.rest, parsed.node_variables) or None,
     )
     return _start(shell, cluster, parsed, submission, namespace, (prefix, line))
 
@@ -108,7 +108,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
 
 def _check_interactive(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> None:
     """Refuse a terminal for a step, and a shell into which no text can be typed; name the open allocation, if any."""
-    if not needs_terminal(parsed.parsed):
+    if is_test(parsed) or not needs_terminal(parsed.parsed):
         return
     allocation = None
     with contextlib.suppress(SlurmError):  # an allocation that is not found gets no terminal, either

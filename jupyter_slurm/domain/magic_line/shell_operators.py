@@ -15,15 +15,15 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = ["as_batch_job", "as_command", "as_shell_text", "as_step", "check_operators", "without_input"]
 
+_Advice = Callable[[str, Sequence[Token], str], str]
+
 _BEGINNING = re.compile(r"\|\|?|&&|&?>>?|&|;|\d?(?:<<?<?|>>?|>\|)")
 _END = re.compile(r"(?<!\\)(?:&&|\|\|?|[;&])\Z")
 _NEXT_MAGIC = re.compile(r"(?<=[|;&] )%(?=s)")
 _AS_ARGUMENT = "To pass it as an argument, quote it: '{}'."
 
 
-def check_operators(
-    line: str, tokens: Sequence[Token], advise: Callable[[str, Sequence[Token], str], str] | None = None
-) -> None:
+def check_operators(line: str, tokens: Sequence[Token], advise: _Advice | None = None) -> None:
     """Refuse an operator of a shell that is not quoted.
 
     Parameters
@@ -45,24 +45,37 @@ def check_operators(
         found = _BEGINNING.match(typed) or _END.search(typed)
         if found:
             sign, at = found[0], token.start + found.start()
-            instead = advise(line, tokens, sign) if advise else "Leave it and the words after it out."
-            if token is tokens[-1] and sign in (";", "&"):
-                instead = "Leave it out."
             raise UsageError(
                 f"No shell reads this line, and {sign} is an operator of the shell.",
-                hint=f"{instead} {_AS_ARGUMENT.format(sign)}",
+                hint=_hint(line, tokens, token, sign, advise),
                 span=[at, at + len(sign)],
             )
 
 
+def _hint(line: str, tokens: Sequence[Token], token: Token, sign: str, advise: _Advice | None) -> str:
+    """Return what to write instead: in quotes if no word follows, as for the value of an option."""
+    typed, quoted = line[token.start : token.end], _AS_ARGUMENT.format(sign)
+    if typed.removesuffix(sign).endswith("="):
+        return f"Quote the value: {typed.removesuffix(sign)}'{sign}'."
+    if token is tokens[-1] and _END.search(typed):
+        return f"Leave it out. {quoted}" if sign in (";", "&") else quoted
+    return f"{advise(line, tokens, sign) if advise else 'Leave it and the words after it out.'} {quoted}"
+
+
 def as_shell_text(line: str, tokens: Sequence[Token]) -> str:
     """Return words as text for a shell: as typed, and inserted values in quotes."""
-    return " ".join(
-        line[token.start : token.end] if token.typed == len(token.text) else shlex.quote(token.text) for token in tokens
-    )
+    return " ".join(_shell_word(line[token.start : token.end], token) for token in tokens)
 
 
-def as_command(command: str) -> Callable[[str, Sequence[Token], str], str]:
+def _shell_word(typed: str, token: Token) -> str:
+    if token.typed == len(token.text):
+        return typed
+    head, tail = (found[0] if found else "" for found in (_BEGINNING.match(typed), _END.search(typed)))
+    value = token.text[len(head) : len(token.text) - len(tail)]
+    return f"{head}{shlex.quote(value) if value else ''}{tail}"
+
+
+def as_command(command: str) -> _Advice:
     """Return the advice for a command of Slurm: a shell of the login node runs the line."""
 
     def advise(line: str, tokens: Sequence[Token], sign: str) -> str:
@@ -72,7 +85,7 @@ def as_command(command: str) -> Callable[[str, Sequence[Token], str], str]:
     return advise
 
 
-def as_step(first: Token | None) -> Callable[[str, Sequence[Token], str], str]:
+def as_step(first: Token | None) -> _Advice:
     """Return the advice for ``%srun``, whose command begins with a word: a shell on the node runs the command."""
 
     def advise(line: str, tokens: Sequence[Token], sign: str) -> str:

@@ -9,6 +9,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from jupyter_slurm.domain.options.option_parser import OptionTable, SplitArgv, words_of
 from jupyter_slurm.errors import OptionError, UsageError
@@ -23,6 +24,7 @@ __all__ = [
     "needs_terminal",
     "step_options",
     "terminal_hint",
+    "without_shell_code",
 ]
 
 # Options that choose where a step runs, or that turn srun into another tool.
@@ -45,8 +47,9 @@ _UNSUPPORTED_PROCESS_OPTIONS = {
 # Options of srun that ask for a terminal, shells, and the options with which they still read commands from a terminal.
 _TERMINAL_OPTIONS = ("pty", "interactive")
 _SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
+_CODE_OPTION: Final = re.compile(r"-[a-z]*c")
 _OF_SHELLS = re.compile(r"-[il]+|--login|--interactive")
-_OF_STEPS = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "verbose", "wait"}
+_OF_STEPS = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "test-only", "verbose", "wait"}
 
 _LARGER_TEXT = "The allocation has less. Request a larger one with %salloc and another name (as=)."
 NODES_BUSY_TEXT = "Requested nodes are busy"
@@ -88,6 +91,19 @@ def needs_terminal(split: SplitArgv) -> bool:
         return False
     command, *words = split.rest
     return posixpath.basename(command) in _SHELLS and all(_OF_SHELLS.fullmatch(word) for word in words)
+
+
+def without_shell_code(words: Sequence[str], places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the places of variables, as word and character, that are not in the code of ``sh -c``.
+
+    A shell on the node reads that code: it has the same variables, and the code may set them.
+    """
+
+    def is_code(number: int) -> bool:
+        has_shell = any(posixpath.basename(word) in _SHELLS for word in words[: number - 1])
+        return number > 1 and has_shell and _CODE_OPTION.fullmatch(words[number - 1]) is not None
+
+    return [(number, at) for number, at in places if not is_code(number)]
 
 
 def terminal_hint(allocation: str, cluster: str = "") -> str:

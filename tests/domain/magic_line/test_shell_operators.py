@@ -37,6 +37,8 @@ def error_of(parse: Callable[[], object]) -> UsageError:
         ("-s || true", "||", "%slurm sh sinfo -s || true"),
         ("-s; date", ";", "%slurm sh sinfo -s; date"),
         ("-s ; date", ";", "%slurm sh sinfo -s ; date"),
+        ("-j {job}| wc -l", "|", "%slurm sh sinfo -j 12| wc -l"),
+        ("-o=| -N", "|", "Quote the value: -o='|'."),
         ("-s &", "&", "Leave it out."),
         ("-s;", ";", "Leave it out."),
     ],
@@ -45,7 +47,7 @@ def test_a_command_of_slurm_is_not_run_with_an_operator(line: str, sign: str, in
     table = OptionTable.for_command("sinfo")
     error = error_of(lambda: command_arguments(line, table, NAMES.__getitem__))
     assert instead in str(error.hint)
-    assert f"quote it: '{sign}'." in str(error.hint)
+    assert f"'{sign}'." in str(error.hint)
     start, end = error.details["span"]
     assert line[start:end] == sign
 
@@ -65,6 +67,8 @@ def test_a_quoted_operator_is_an_argument(typed: str) -> None:
         ("cat {path} > out", "`%srun sh -c 'cat '\"'\"'a b'\"'\"' > out'`"),
         ("make && make test", "`%srun sh -c 'make && make test'`"),
         ("-n 1 | wc", "Write a command in front of it."),
+        ("cat x >{path}", "`%srun sh -c 'cat x >'\"'\"'a b'\"'\"''`"),
+        ("echo {job}; hostname", "`%srun sh -c 'echo 12; hostname'`"),
     ],
 )
 def test_a_step_runs_operators_in_a_shell_of_its_node(line: str, instead: str) -> None:

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options
+from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options, without_shell_code
 from jupyter_slurm.errors import OptionError
 
 TABLE = OptionTable.for_command("srun")
@@ -44,6 +44,21 @@ def test_the_keywords_of_an_allocation_are_kept() -> None:
 @pytest.mark.parametrize("line", ["bash x.sh", "sh -c date", "--input=x.sh bash", "hostname", "", "bash -x"])
 def test_other_commands_need_no_terminal(line: str) -> None:
     assert not needs_terminal(TABLE.split(shlex.split(line)))
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["bash", "-c", "echo $SLURM_PROCID", "$SLURM_NODEID"], [3]),
+        (["timeout", "5", "/bin/sh", "-lc", "$SLURM_PROCID"], []),
+        (["bash", "run.sh", "$SLURM_PROCID"], [2]),
+        (["python", "-c", "$SLURM_PROCID"], [2]),
+        (["$SLURM_JOB_NAME", "-c", "$SLURM_PROCID"], [0, 2]),
+    ],
+)
+def test_the_code_of_a_shell_is_left_to_that_shell(words: list[str], kept: list[int]) -> None:
+    places = [(number, word.index("$")) for number, word in enumerate(words) if "$" in word]
+    assert [number for number, _ in without_shell_code(words, places)] == kept
 
 
 @pytest.mark.parametrize("option", ["--pty", "--interactive"])
