@@ -53,6 +53,18 @@ def _is_alive(pid: int) -> bool:
     return any(state not in "ZX" for state in states)
 
 
+def _has_ended(settings: Settings, pid: int) -> bool:
+    """Return whether an agent has ended, and its socket with it: a process that it was just starting may hold that."""
+    if _is_alive(pid):
+        return False
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(discovery.search_locations(settings)[0].socket)
+        except OSError:
+            return True
+    return False
+
+
 def _log(settings: Settings) -> str:
     return Path(log_file.log_path(settings)).read_text()
 
@@ -165,7 +177,7 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
         first = client.info["pid"]
         assert len(client.get("/v1/clusters")) == 1
         os.kill(first, signal.SIGKILL)
-        wait_for(lambda: not _is_alive(first), "the end of the agent")
+        wait_for(lambda: _has_ended(daemon_settings, first), "the end of the agent")
         place = discovery.search_locations(daemon_settings)[0]
         assert os.path.exists(place.socket), "a stale socket is in the way"
         clusters = client.get("/v1/clusters")
@@ -175,7 +187,7 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
 
         second = client.info["pid"]
         os.kill(second, signal.SIGKILL)
-        wait_for(lambda: not _is_alive(second), "the end of the agent")
+        wait_for(lambda: _has_ended(daemon_settings, second), "the end of the agent")
         with AgentClient.connect(daemon_settings) as another:  # starts an agent before the other client's next request
             assert another.info["pid"] != second
             assert client.get("/v1/clusters") == clusters
@@ -189,7 +201,7 @@ def test_after_kill_9_a_login_command_is_run_by_the_next_agent(daemon_settings: 
         def kill() -> int:
             pid: int = client.info["pid"]
             os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: not _is_alive(pid), "the end of the agent")
+            wait_for(lambda: _has_ended(daemon_settings, pid), "the end of the agent")
             return pid
 
         def run() -> dict[str, Any]:

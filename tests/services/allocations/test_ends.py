@@ -41,7 +41,7 @@ async def hold(desk: Any, *options: str) -> Held:
     job = await desk.submit("", *options, kind="allocation", python=sys.executable, lease=lease)
     step = await start(desk, job)
     await desk.until(step["key"], lambda one: one["state"] == "RUNNING")
-    return Held(desk, await desk.job(job["key"]), step)
+    return Held(desk, await desk.until(job["key"], lambda one: one["nodes"]), step)  # the queue names the node
 
 
 def holder(folder: str) -> int:
