@@ -253,6 +253,28 @@ async def test_new_keys_are_agreed_upon_in_the_middle_of_a_transfer(
     assert there.link.generation == 1
 
 
+@pytest.mark.root
+async def test_channels_may_end_while_new_keys_are_agreed_upon(
+    connect: Callable[..., Any],
+    login_node: SshHost,
+    serve: Callable[..., int],
+    new_forwarder: Callable[..., Forwarder],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OrderlyPacketizer, "REKEY_BYTES", 1 << 18)
+    port = serve(login_node)
+    there = await connected(connect, login_node)
+    forwarder = new_forwarder(lambda: there.transport.dial("127.0.0.1", port, 60))
+
+    def talk() -> None:
+        for _ in range(15):
+            assert ask(forwarder.address, data) == data
+
+    data = secrets.token_bytes(300_000)
+    await asyncio.gather(*(asyncio.to_thread(talk) for _ in range(6)))
+    assert there.link.generation == 1
+
+
 def test_nothing_follows_the_end_of_a_channel() -> None:
     """Check until the server reuses the channel's number."""
     ours, theirs = socket.socketpair()

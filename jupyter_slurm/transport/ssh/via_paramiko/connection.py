@@ -23,7 +23,7 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import ClosedEarly, LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.channels import ChannelStream, use_piecewise_buffer
-from jupyter_slurm.transport.ssh.via_paramiko.packetizer import packetizer_class
+from jupyter_slurm.transport.ssh.via_paramiko.packetizer import OrderlyTransport, packetizer_class
 from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import ProxyCommand
 
 __all__ = ["PACKET_BYTES", "WINDOW_BYTES", "HostChain", "HostVerifier", "tcp"]
@@ -225,7 +225,7 @@ class HostChain:
     def _extend(self, host: HostConfig) -> None:
         sock = self._socket(host)
         try:
-            transport = paramiko.Transport(
+            transport = OrderlyTransport(
                 sock,
                 default_window_size=WINDOW_BYTES,
                 default_max_packet_size=PACKET_BYTES,

@@ -1,8 +1,11 @@
-"""Packets of an SSH connection: many read at once, and none sent after the end of their channel.
+"""Packets of an SSH connection: many read at once, none sent after the end of their channel or in a key exchange.
 
 paramiko lets two threads race: one sends data or the end of data, the other answers the server's CLOSE. A message sent
 after CLOSE makes OpenSSH's server drop the whole connection ("packet referred to nonexistent channel"). This class
 decides the order at the point where all messages are serialised. Source: RFC 4254, 5.3.
+
+During a key exchange, paramiko's thread that reads would wait for the end of that exchange before it answers a CLOSE,
+and the connection would end after 30 seconds. Its answers are held back instead. Source: RFC 4253, 7.1.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from typing import Any
 import paramiko
 from paramiko.packet import NeedRekeyException, Packetizer
 
-__all__ = ["OrderlyPacketizer", "packetizer_class"]
+__all__ = ["OrderlyPacketizer", "OrderlyTransport", "packetizer_class"]
 
 _READ_BYTES = 128 << 10  # bytes read from the socket at once: several packets
 _MAX_LINE_BYTES = 64 << 10
 _MAX_PACKET_BYTES = 257 << 10  # bytes of a packet with its MAC; OpenSSH refuses packets of more than 256 KiB, too
-_KEY_EXCHANGE = 20  # SSH_MSG_KEXINIT (RFC 4253, 7.1)
+_KEY_EXCHANGE, _NEW_KEYS = 20, 21  # SSH_MSG_KEXINIT, SSH_MSG_NEWKEYS (RFC 4253, 7)
+_FIRST_OF_CONNECTION = 80  # lower numbers are of the transport and of the login (RFC 4250, 4.1.1)
 _KEY_EXCHANGE_COOKIE_BYTES = 16
 _KEY_EXCHANGE_LISTS = ("KexAlgorithms", "HostKeyAlgorithms", "Ciphers", "", "MACs")  # of both directions, one is kept
 _OPENED = 91  # SSH_MSG_CHANNEL_OPEN_CONFIRMATION
@@ -30,7 +34,7 @@ _IN_CHANNEL = frozenset({93, 94, 95, 96, _CLOSE, 98})  # WINDOW_ADJUST, DATA, EX
 
 
 class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
-    """Packetizer that sends nothing to a channel after its CLOSE, and reads several packets per system call.
+    """Packetizer that sends nothing to a channel after its CLOSE or in a key exchange, and reads many packets at once.
 
     Parameters
     ----------
@@ -44,6 +48,8 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         self._ahead, self._at = b"", 0
         self._order = threading.Lock()
         self._ended: set[int] = set()
+        self._is_exchanging = False
+        self._held: list[paramiko.Message] = []  # messages to send after the key exchange
         self.server_algorithms: dict[str, tuple[str, ...]] = {}  # offered by the server, by keyword of ssh_config(5)
 
     def close(self) -> None:
@@ -52,21 +58,34 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
             super().close()
 
     def send_message(self, data: paramiko.Message) -> None:
-        """Send a message, unless its channel has ended."""
+        """Send a message, unless its channel has ended; hold it back during a key exchange."""
         message = data.asbytes()
-        if message[0] not in _IN_CHANNEL:
+        kind, channel = message[0], int.from_bytes(message[1:5], "big")
+        if kind < _FIRST_OF_CONNECTION:
+            self._is_exchanging = (self._is_exchanging or kind == _KEY_EXCHANGE) and kind != _NEW_KEYS
             super().send_message(data)
             return
-        channel = int.from_bytes(message[1:5], "big")
         with self._order:
-            if channel in self._ended:
+            if kind in _IN_CHANNEL and channel in self._ended:
                 return
-            if message[0] == _CLOSE:
+            if kind == _CLOSE:
                 self._ended.add(channel)
-            super().send_message(data)
+            if self._is_exchanging:
+                self._held.append(data)
+            else:
+                super().send_message(data)
+
+    def _send_held(self) -> None:
+        """Send what was held back. Only the thread that reads holds messages back; it reads once the new keys are set."""
+        if self._held and not self._is_exchanging:
+            with self._order:
+                held, self._held = self._held, []
+                for data in held:
+                    super().send_message(data)
 
     def read_message(self) -> tuple[int, paramiko.Message]:
         """Return the next message. A number that the server reuses is a new channel."""
+        self._send_held()
         kind, message = super().read_message()
         if kind == _OPENED:
             self._ended.discard(int.from_bytes(message.asbytes()[4:8], "big"))
@@ -142,6 +161,16 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
                 if not more:
                     raise EOFError
                 return more
+
+
+class OrderlyTransport(paramiko.Transport):  # type: ignore[misc]
+    """Transport whose thread does not wait for itself during a key exchange."""
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        if threading.current_thread() is self and isinstance(self.packetizer, OrderlyPacketizer):
+            self._send_message(data)
+        else:
+            super()._send_user_message(data)
 
 
 def packetizer_class() -> type | None:
