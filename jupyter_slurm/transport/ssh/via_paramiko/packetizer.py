@@ -76,7 +76,7 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
                 super().send_message(data)
 
     def _send_held(self) -> None:
-        """Send what was held back. Only the thread that reads holds messages back; it reads once the new keys are set."""
+        """Send what was held back by the only thread that reads; the new keys are set when it reads again."""
         if self._held and not self._is_exchanging:
             with self._order:
                 held, self._held = self._held, []
