@@ -63,9 +63,9 @@ def runtimes_for(image: str) -> tuple[str, ...]:
 
     Only the node knows the kind of a path.
     """
-    if image.endswith(_ENROOT_SUFFIX):
-        return ("pyxis",)
-    return RUNTIMES[2:-1] if is_path(image) else RUNTIMES
+    if not is_path(image):
+        return RUNTIMES
+    return ("pyxis", *RUNTIMES[2:-1]) if image.endswith(_ENROOT_SUFFIX) else RUNTIMES[2:-1]
 
 
 def check_described(text: EnvironmentTable) -> None:
@@ -90,7 +90,7 @@ def check_described(text: EnvironmentTable) -> None:
         reference(image)
     if (runtime := text.get("runtime")) and runtime not in runtimes_for(image):
         what = "unpacked images and SIF files" if is_path(image) else "images of registries"
-        what = f"{_ENROOT_SUFFIX} files" if image.endswith(_ENROOT_SUFFIX) else what
+        what = f"{_ENROOT_SUFFIX} files" if is_path(image) and image.endswith(_ENROOT_SUFFIX) else what
         fit = ", ".join(runtimes_for(image))
         raise UsageError(f"{runtime} cannot run {image}.", hint=f"Use one of these for {what}: {fit}.")
     for bind in text.get("bind", ()):

@@ -29,6 +29,14 @@ def programs() -> list[str]:
     return _PROGRAMS if is_old() else _NEW_PROGRAMS
 
 
+def accepted(argv: list[str], help_text: str) -> list[str]:
+    """Return a command line of ch-run without ``--home`` if ``ch-run --help`` lacks it: an old one binds the home."""
+    end = argv.index("--")
+    if not help_text or "--home" in help_text:
+        return argv
+    return [*(word for word in argv[:end] if word != "--home"), *argv[end:]]
+
+
 def refusal(kind: str, origin: str) -> str:
     """Return the reason why an image of a daemon or of a file cannot be converted; empty if it can."""
     if is_old():

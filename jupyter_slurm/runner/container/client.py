@@ -28,7 +28,7 @@ else:
 
 FAILED = 125  # exit code without a container, as for other environments in domain/scripts/environments.py
 _PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two checks for slurmstepd
-_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @contextlib.contextmanager
@@ -85,17 +85,17 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
         if not started:
             early.append(number)
         for process in started:
-            send(process, number, name)
+            send(process, number, name, argv[0])
 
-    for number in _FORWARDED:  # with control groups Slurm sends them to the batch script alone: to this process
+    for number in FORWARDED:  # with control groups Slurm sends them to the batch script alone: to this process
         signal.signal(number, forward)
     parent = os.getppid()
     process = subprocess.Popen(sudo.called(argv), stdin=read_end, env=env)
     os.close(read_end)
     started.append(process)
     for missed in early:
-        send(process, missed, name)
-    threading.Thread(target=end_with, args=(parent, process, name), daemon=True).start()
+        send(process, missed, name, argv[0])
+    threading.Thread(target=end_with, args=(parent, process, name, argv[0]), daemon=True).start()
     code = process.wait()
     os.close(write_end)
     if code < 0 or code in (FAILED, 126, 127):  # these may come from the client or from the command
@@ -108,19 +108,19 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     return 128 - code if code < 0 else code
 
 
-def send(process: Any, number: int, name: str) -> None:
+def send(process: Any, number: int, name: str, program: str) -> None:
     """Send a signal to a client of Docker or Podman, or to the container of a client that runs as root."""
-    if sudo.is_used("docker"):
+    if sudo.is_used(program):
         sudo.pass_on(process, number, name, images.run_query)
     else:
         process.send_signal(number)
 
 
-def end_with(parent: int, process: Any, name: str) -> None:
+def end_with(parent: int, process: Any, name: str, program: str) -> None:
     """End a client of Docker with the parent process: Slurm forgets a job whose slurmstepd was killed."""
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_INTERVAL_S)
-    send(process, signal.SIGKILL, name)
+    send(process, signal.SIGKILL, name, program)
 
 
 def end_inside(name: str) -> None:

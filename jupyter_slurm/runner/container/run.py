@@ -4,6 +4,7 @@
 knows its GPUs, CPUs and ids. :func:`start` makes it for any command.
 
 Apptainer, Singularity and Charliecloud replace this process, so that Slurm's actions on the job reach the container.
+With Pyxis this process stays the parent of srun, and passes its signals on to the step.
 Docker's daemon starts a container outside the job. Two pipes connect the container with the job. The first process of
 the container reads from them, and ends the container when one closes, for any end of the job. One pipe goes through the
 daemon and always exists. The other one is in the job directory, and ends the container even if the daemon hangs.
@@ -114,19 +115,27 @@ def facts(described: EnvironmentPart) -> Any:
     )
 
 
+def suitable(image: str) -> list[str]:
+    """Return the runtimes that may run an image, the first choice first."""
+    if not image.startswith("/"):
+        return ["docker", "podman", "apptainer", "singularity", "charliecloud"]
+    if os.path.isdir(image):
+        return ["charliecloud", "apptainer", "singularity"]
+    if not image.endswith(pyxis.IMAGE_SUFFIX):
+        return ["apptainer", "singularity"]
+    others = ["apptainer", "singularity", "charliecloud"]
+    is_offered = pyxis.is_offered(images.run_query("srun", "--help")[1])
+    return ["pyxis", *others] if is_offered else [*others, "pyxis"]
+
+
 def choose(image: str, runtime: str | None) -> str:
     """Return the runtime of the image: the requested one, else the first suitable one on this node."""
-    if not image.startswith("/"):
-        fit = ["docker", "podman", "apptainer", "singularity", "charliecloud"]
-    elif os.path.isdir(image):
-        fit = ["charliecloud", "apptainer", "singularity"]
-    elif os.path.exists(image):
-        fit = ["pyxis"] if image.endswith(pyxis.IMAGE_SUFFIX) else ["apptainer", "singularity"]
-    else:
+    fit = [runtime] if runtime else suitable(image)
+    if image.startswith("/") and not os.path.exists(image):
         raise RuntimeRefused(f"This node has no image {image}.")
     builders = [] if image.startswith("/") else charliecloud.programs()
     needed = {"pyxis": ["srun"], "charliecloud": ["ch-run", *builders]}
-    tried = [(name, needed.get(name, sudo.needed(name))) for name in ([runtime] if runtime else fit)]
+    tried = [(name, needed.get(name, sudo.needed(name))) for name in fit]
     here = [name for name, programs in tried if all(map(shutil.which, programs))]
     if not here:
         wanted = " nor ".join(next(one for one in programs if not shutil.which(one)) for _, programs in tried)
@@ -200,7 +209,7 @@ def start(
     if not image.startswith("/") and runtime != "pyxis":
         image = images.provide(runtime, image, described, report)
     wish = runtimes.ContainerRequest(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
-    if runtime in ("docker", "podman") and hold:
+    if runtime in ("docker", "podman", "pyxis") and hold:
         wish.hold = f"{hold}.{node.name}"
         if requests:
             node.env[requests] = f"{hold}.input.{node.name}"
@@ -211,11 +220,21 @@ def start(
         _offer_entry_point(entry_point, runtime, image, node.env)
     if runtime in ("docker", "podman"):
         return _by_client(runtime, wish, node, requests)
-    made, env = _in_step(wish, node) if runtime == "pyxis" else runtimes.MAKERS[runtime](wish, node)
-    if runtime == "charliecloud":
-        make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
     sys.stdout.flush()
-    return os.execvpe(made[0], made, env)  # noqa: S606 - an argument list, as everywhere
+    if runtime == "pyxis":
+        return _in_step(wish, node)
+    return _replaced(runtime, wish, node)
+
+
+def _replaced(runtime: str, wish: runtimes.ContainerRequest, node: runtimes.RuntimeFacts) -> int:
+    """Replace this process by a container of Apptainer, Singularity or Charliecloud."""
+    made, env = runtimes.MAKERS[runtime](wish, node)
+    if runtime == "charliecloud":
+        made = charliecloud.accepted(made, images.run_query("ch-run", "--help")[1])
+        if os.path.isdir(wish.image):
+            make_places(wish.image, [word.rpartition(":")[2] for word in made if word.startswith("--bind=")])
+    path = shutil.which(made[0]) or made[0]  # PATH in ``env`` may be that of the container
+    return os.execvpe(path, made, env)  # noqa: S606 - an argument list, as everywhere
 
 
 def _offer_entry_point(path: str, runtime: str, image: str, env: dict[str, str]) -> None:
@@ -229,20 +248,18 @@ def _by_client(runtime: str, wish: runtimes.ContainerRequest, node: runtimes.Run
     variables = sudo.Variables() if sudo.is_used(runtime) else None
     wish.env_file = variables.path if variables else ""
     made, env = runtimes.MAKERS[runtime](wish, node)
-    if variables and (odd := variables.write(env)):
-        raise RuntimeRefused(f"With sudo, {odd} cannot be passed to a container: its value has a line break.")
+    if variables and (why := variables.write(env)):
+        raise RuntimeRefused(f"With sudo, {why}")
     client.sweep(runtime, node.uid)
     with client.held(wish.hold), client.passed_on(node.env.get(requests, "")):
         return int(client.follow(made, {**os.environ, **env}, node.name, wish.image))
 
 
-def _in_step(wish: runtimes.ContainerRequest, node: runtimes.RuntimeFacts) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of the step of srun that Pyxis runs in a container, and its environment."""
+def _in_step(wish: runtimes.ContainerRequest, node: runtimes.RuntimeFacts) -> int:
+    """Run the step of srun that Pyxis runs in a container."""
     gpu_options = load("ranks.launch").all_gpus(os.environ)
-    made: tuple[list[str], dict[str, str]] = pyxis.command(
-        wish, node, gpu_options, images.run_query("srun", "--help")[1]
-    )
-    return made
+    made, env = pyxis.command(wish, node, gpu_options, images.run_query("srun", "--help")[1])
+    return int(pyxis.follow(made, env, wish.hold))
 
 
 def command(job: JobDocument, folder: str, args: list[str]) -> list[str]:

@@ -249,8 +249,10 @@ def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str]
         is_home = source == target == facts.home == f"/home/{facts.env.get('USER')}"
         # --home also works if an image lacks the folder
         argv.append("--home" if is_home else f"--bind={source}:{target}")
-    if os.path.exists(os.path.join(wish.image, "ch", "environment")):
-        argv.append("--set-env")
+    listed = os.path.join(wish.image, "ch", "environment")
+    if os.path.exists(listed):
+        # An old ch-run takes the next argument for the file. In a newer one, a `=` in the path makes a variable of it.
+        argv.append("--set-env" if "=" in listed else f"--set-env={listed}")
     env = {**_settings(), **facts.env, "PATH": _PATH}
     return [*argv, wish.image, "--", "/bin/sh", *entry(wish, facts)], env
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _PREFIX = ["sudo", "-n"]  # without a terminal, sudo cannot ask for a password
 _RETRY_INTERVAL_S = 0.5  # seconds between two attempts to signal a container that is being created
-_REFUSED = re.compile(r"^(sudo: .*|Sorry, user .*|.* is not (?:in the sudoers|allowed to).*)$", re.MULTILINE)
+_MAX_LINE_BYTES = 65_535  # of a line in a file of variables, which docker reads in pieces of 64 KiB
+_REFUSED = re.compile(
+    r"^(sudo: (?!unable to resolve host).*|Sorry, user .*|.* is not (?:in the sudoers|allowed to).*)$", re.MULTILINE
+)
 
 _programs: set[str] = set()  # that are called by way of sudo
 
@@ -66,10 +69,13 @@ class Variables:
         self.path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
 
     def write(self, env: Mapping[str, str]) -> str:
-        """Write the variables, one a line. Return the name of one with a line break, else an empty text."""
-        if odd := [name for name, value in env.items() if re.search(r"[\r\n]", value)]:
-            return odd[0]
-        self._file.write("".join(f"{name}={value}\n" for name, value in env.items()).encode())
+        """Write the variables, one a line. Return the reason why one of them cannot be written, else an empty text."""
+        lines = {name: f"{name}={value}".encode() for name, value in env.items()}
+        for name, line in lines.items():
+            why = "has a line break" if re.search(rb"[\r\n]", line) else "is longer than 64 KiB"
+            if len(line) > _MAX_LINE_BYTES or "break" in why:
+                return f"{name} cannot be passed to a container: its value {why}."
+        self._file.write(b"".join(line + b"\n" for line in lines.values()))
         self._file.flush()
         return ""
 

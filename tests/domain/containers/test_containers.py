@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.container import image_fetch, job_memory, lock, pyxis, runtime_commands
+from jupyter_slurm.runner.container import charliecloud, image_fetch, job_memory, lock, pyxis, runtime_commands, sudo
 from jupyter_slurm.runner.container.runtime_commands import ContainerRequest, RuntimeFacts
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
@@ -446,7 +446,15 @@ def test_images_of_pyxis_have_the_names_of_enroot():
         "/images/torch.sqsh": "/images/torch.sqsh",
     }
     assert {name: pyxis.image_name(name) for name in names} == names
-    assert runtimes_for("/images/torch.sqsh") == ("pyxis",)
+    hubs = {"docker.io/library/ubuntu:22.04": "library/ubuntu:22.04", "index.docker.io/me/torch": "me/torch"}
+    assert {name: pyxis.image_name(name) for name in hubs} == hubs
+    assert runtimes_for("/images/torch.sqsh") == ("pyxis", "apptainer", "singularity", "charliecloud")
+    assert runtimes_for("me/x:1.sqsh") == RUNTIMES
+    check_described({"image": "/data/torch.sqsh", "runtime": "apptainer"})
+    check_described({"image": "me/x:1.sqsh", "runtime": "docker"})
+    with pytest.raises(UsageError, match="docker cannot run") as raised:
+        check_described({"image": "/data/torch.sqsh", "runtime": "docker"})
+    assert raised.value.hint.startswith("Use one of these for .sqsh files: pyxis, apptainer")
     assert "pyxis" not in runtimes_for("/images/torch.sif")
 
 
@@ -467,8 +475,86 @@ def test_an_srun_without_pyxis_or_without_its_newer_options():
         "--container-workdir",
         "--container-mounts",
     ]
-    assert argv[argv.index("/bin/sh") :] == ["/bin/sh", *runtime_commands.entry(wish, facts)]
+    entry = argv[argv.index("/bin/sh") :]
+    assert entry[3:] == ["n", *runtime_commands.entry(wish, facts)[3:]]
     assert (env["NVIDIA_VISIBLE_DEVICES"], "SLURM_NTASKS" in env) == ("GPU-1", False)
+    assert ("--job-name=container" in argv, "--disable-status" in argv) == (True, False)
+
+
+def test_the_step_of_pyxis_has_all_cpus_and_gpus_of_its_job():
+    of_tasks = {"SLURM_CPUS_PER_TASK": "2", "SLURM_GPU_BIND": "single:1", "SLURM_TRES_BIND": "gres/gpu:single:1"}
+    facts = _facts(env={**of_tasks, "SLURM_JOB_NAME": "interactive", "SLURM_JOB_ID": "7"})
+    help_text = "      --container-image=IMAGE\n      --disable-status   quiet\n"
+    argv, env = pyxis.command(_wish(), facts, [], help_text)
+    assert [name for name in env if name.startswith("SLURM")] == ["SLURM_JOB_NAME", "SLURM_JOB_ID"]
+    assert {"--job-name=interactive", "--disable-status"} <= set(argv)
+    assert "export SLURM_CPUS_PER_TASK=2\n" in argv[argv.index("/bin/sh") + 2]
+
+
+def _choose(tmp_path, programs, image, runtime=None):
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    code = (
+        "import runpy, sys\nrun = runpy.run_path(sys.argv[1])\n"
+        "try: print(run['choose'](sys.argv[2], sys.argv[3] or None))\n"
+        "except run['RuntimeRefused'] as error: print(error)\n"
+    )
+    with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
+        argv = [sys.executable, "-c", code, str(runner / "container" / "run.py"), str(image), runtime or ""]
+        done = subprocess.run(argv, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
+
+
+def test_a_file_of_enroot_runs_without_pyxis_too(tmp_path):
+    image = tmp_path / "torch.sqsh"
+    image.touch()
+    assert "no apptainer nor singularity nor ch-run nor srun" in _choose(tmp_path, {}, image)
+    assert _choose(tmp_path, {"srun": "echo '  -n, --ntasks=N'"}, image) == "pyxis"  # which says what is missing
+    assert _choose(tmp_path, {"apptainer": ""}, image) == "apptainer"
+    assert _choose(tmp_path, {"srun": "echo '      --container-image=IMAGE  x'"}, image) == "pyxis"
+    assert _choose(tmp_path, {}, image, "apptainer") == "apptainer"
+
+
+def test_an_old_charliecloud_gets_no_option_that_it_lacks(tmp_path):
+    (tmp_path / "ch").mkdir()
+    (tmp_path / "ch" / "environment").touch()
+    facts = _facts(env={"USER": "me"})
+    argv, _ = runtime_commands.charliecloud(_wish(image=str(tmp_path), argv=["x", "--home"]), facts)
+    assert f"--set-env={tmp_path}/ch/environment" in argv
+    assert charliecloud.accepted(argv, "      --home   mount\n") == argv
+    old = charliecloud.accepted(argv, "      --no-home   do not mount\n")
+    assert (old.index("--"), old[-1]) == (argv.index("--") - 1, "--home")
+    assert "--home" not in old[: old.index("--")]
+
+
+_PODMAN = """import json, runpy, sys
+client = runpy.run_path(sys.argv[1])
+client["sudo"].use_for({"sudo": True})
+class Process:
+    def send_signal(self, number): print("signal", number)
+    def poll(self): return None
+calls = client["sudo"].pass_on = lambda *told: print("by sudo", told[1])
+client["send"](Process(), 15, "name", "podman")
+client["send"](Process(), 15, "name", "docker")
+"""
+
+
+def test_only_a_program_that_runs_by_sudo_gets_its_signals_by_sudo():
+    with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
+        argv = [sys.executable, "-c", _PODMAN, str(runner / "container" / "client.py")]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "signal 15\nby sudo 15\n"
+
+
+def test_a_warning_of_sudo_is_not_its_refusal():
+    sudo.use_for({"sudo": True})
+    try:
+        warning = "sudo: unable to resolve host n1: Name or service not known\n"
+        assert not sudo.refusal("docker", warning + "Cannot connect to the Docker daemon\n")
+        assert "(sudo: a password is required)" in sudo.refusal("docker", warning + "sudo: a password is required\n")
+    finally:
+        sudo.use_for({})
 
 
 def test_pyxis_starts_no_step_in_a_step(tmp_path):

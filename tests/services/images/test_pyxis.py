@@ -21,6 +21,14 @@ from jupyter_slurm.errors import MissingPackages, UsageError
 HERE = "what a node does is the same over SSH"
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.here_only(HERE)]
 
+SCRIPT = """#!/bin/sh
+trap 'echo told USR1; exit 3' USR1
+trap 'echo told TERM; exit 4' TERM
+trap 'echo told INT; exit 5' INT
+trap 'echo told HUP; exit 6' HUP
+echo "$JUPYTER_SLURM_CONTAINER"
+while :; do sleep 0.1; done
+"""
 SOURCE = Path(__file__).parents[2] / "data" / "pyxis" / "stand_in.c"
 ABOUT = """
 import json, os, sys
@@ -113,19 +121,51 @@ async def test_a_cell_runs_in_an_image_by_one_step_of_srun(
     assert (recorded["remap_root"], recorded["entrypoint"]) == ("no", "no")
 
 
-async def test_a_file_of_enroot_exit_codes_and_signals(desk: Any, pyxis_cluster: tuple[EmbeddedCluster, Path]) -> None:
-    script = (
-        "#!/bin/sh\ntrap 'echo told; exit 3' USR1\necho \"$JUPYTER_SLURM_CONTAINER\"\nwhile :; do sleep 0.1; done\n"
-    )
+@pytest.mark.parametrize(("name", "code"), [("USR1", 3), ("TERM", 4), ("INT", 5), ("HUP", 6)])
+async def test_a_file_of_enroot_exit_codes_and_signals(
+    desk: Any, pyxis_cluster: tuple[EmbeddedCluster, Path], name: str, code: int
+) -> None:
     file = str(pyxis_cluster[1] / "torch.sqsh")
-    job = await desk.submit(script, "-p", "devwork", env=file)
+    job = await desk.submit(SCRIPT, "-p", "devwork", env=file)
+    running = await _has_printed(desk, job["key"], file)
+    pyxis_cluster[0].run("scancel", f"--signal={name}", "--batch", str(running["id"]))
+    done = await desk.finished(job["key"])
+    assert (done["exit_code"], await desk.text(job["key"])) == (code, f"pyxis {file}\ntold {name}\n"), done
+    assert not list(Path(done["folder"]).glob("held*"))
+
+
+async def _has_printed(desk: Any, key: str, text: str) -> dict[str, Any]:
     async with asyncio.timeout(60):
-        while file not in await desk.text(job["key"]):
+        while text not in await desk.text(key):
+            await asyncio.sleep(0.1)
+    return dict(await desk.job(key))
+
+
+async def test_a_step_has_the_cpus_and_the_name_of_its_job(desk: Any) -> None:
+    code = (
+        "import os\nprint(os.environ['SLURM_CPUS_PER_TASK'], os.environ['SLURM_JOB_NAME'], os.environ['SLURM_NTASKS'],"
+        " 'SLURM_GPU_BIND' in os.environ)"
+    )
+    options = ("-n", "2", "-c", "2", "-J", "my name", "--gpu-bind=none")
+    done = await _done(desk, code, *options, env="torch", python=None)
+    assert await desk.text(done["key"]) == "2 my name 1 False\n", await desk.text(done["key"], "stderr")
+
+
+async def test_a_signal_before_the_command_ends_the_step(
+    desk: Any, pyxis_cluster: tuple[EmbeddedCluster, Path], tmp_path: Path
+) -> None:
+    cluster, folder = pyxis_cluster
+    slow = tmp_path / "slow.sqsh"
+    os.mkfifo(slow)  # the plugin waits for a writer
+    job = await desk.submit(SCRIPT, "-p", "devwork", env=str(slow))
+    async with asyncio.timeout(60):
+        while not (folder / "record").exists():
             await asyncio.sleep(0.1)
     running = await desk.job(job["key"])
-    pyxis_cluster[0].run("scancel", "--signal=USR1", "--batch", str(running["id"]))
-    done = await desk.finished(job["key"])
-    assert (done["exit_code"], await desk.text(job["key"])) == (3, f"pyxis {file}\ntold\n"), done
+    cluster.run("scancel", "--signal=TERM", "--batch", str(running["id"]))
+    async with asyncio.timeout(60):
+        done = await desk.finished(job["key"])
+    assert done["exit_code"] == 128 + 15, done
 
 
 async def test_a_session_in_an_image(desk: Any) -> None:

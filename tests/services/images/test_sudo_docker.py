@@ -74,6 +74,10 @@ def test_a_cell_runs_as_the_user_with_its_variables_and_files(node: Node) -> Non
     place = node.job(SHOW, sudo=True, variables={"HF_TOKEN": "x"})
     code, _, err = node.run(place, HF_TOKEN="a\nb")
     assert (code, "With sudo, HF_TOKEN cannot be passed to a container" in err) == (125, True), err
+    longest = "x" * (64 * 1024 - 1 - len("HF_TOKEN="))
+    assert node.about(place, HF_TOKEN=longest)[2] == longest
+    code, _, err = node.run(node.job(SHOW, sudo=True, variables={"HF_TOKEN": "x"}), HF_TOKEN=longest + "x")
+    assert (code, "its value is longer than 64 KiB" in err) == (125, True), err
     assert node.docker.running() == []
 
 
