@@ -130,6 +130,9 @@ class OpenSshLogin:
             finally:
                 if process.poll() is None:
                     _end(process)
+                with contextlib.suppress(OSError):
+                    if os.stat(self._log).st_size > _MAX_LOG_BYTES:
+                        os.truncate(self._log, 0)
         finally:
             desk.close()
             with contextlib.suppress(OSError):
@@ -223,7 +226,6 @@ class OpenSshLogin:
     def _check_size(self, size: int) -> None:
         if size > _MAX_LOG_BYTES:
             host = self._route[-1]
-            os.truncate(self._log, 0)
             raise LinkLost(
                 f"The login to {host.label} was ended, because a host sends messages without an end.",
                 hint=f"Check the login in a terminal: `ssh {host.name}`.",
