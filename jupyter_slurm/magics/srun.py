@@ -19,7 +19,13 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.option_parser import words_of
-from jupyter_slurm.domain.options.step_options import check_terminal, needs_terminal, step_options, without_shell_code
+from jupyter_slurm.domain.options.step_options import (
+    OF_STEPS,
+    check_terminal,
+    needs_terminal,
+    step_options,
+    without_shell_code,
+)
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
@@ -48,9 +54,6 @@ LINE_KEYWORDS = {"as": True, "env": True, "image": True, "modules": True, "on": 
 
 CELL_KEYWORDS = {**LINE_KEYWORDS, "python": True, "in": True, "out": True}
 """The keywords of ``%%srun``."""
-
-# Options of both sbatch and srun that concern the step, not the allocated resources. Of srun, --wait has a value.
-_STEP_OPTIONS = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "verbose", "wait"}
 
 
 def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step | Estimate:
@@ -180,7 +183,7 @@ def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, alloc
 
 def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Submission, list[str]]:
     """Return the batch job of an allocation for this step alone, and the options of the step."""
-    known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _STEP_OPTIONS
+    known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - OF_STEPS
     resources = words_of(parsed.parsed.options, lambda name: name in known and name != "test-only")
     rest = words_of(parsed.parsed.options, lambda name: name not in known and name != "test-only")
     is_outside = not parsed.keywords.keys() & ENVIRONMENT_WORDS

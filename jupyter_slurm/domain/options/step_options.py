@@ -17,6 +17,7 @@ from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 
 __all__ = [
     "NODES_BUSY_TEXT",
+    "OF_STEPS",
     "advise_refused",
     "check_terminal",
     "is_out_of_memory",
@@ -49,7 +50,8 @@ _TERMINAL_OPTIONS = ("pty", "interactive")
 _SHELLS = ("bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh")
 _CODE_OPTION: Final = re.compile(r"-[a-z]*c")
 _OF_SHELLS = re.compile(r"-[il]+|--login|--interactive")
-_OF_STEPS = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "test-only", "verbose", "wait"}
+# Options of both sbatch and srun that concern the step, not the allocated resources. Of srun, --wait has a value.
+OF_STEPS: Final = {"chdir", "error", "export", "input", "open-mode", "output", "quiet", "test-only", "verbose", "wait"}
 
 _LARGER_TEXT = "The allocation has less. Request a larger one with %salloc and another name (as=)."
 NODES_BUSY_TEXT = "Requested nodes are busy"
@@ -140,7 +142,7 @@ def check_terminal(
     said = f"--{option.name} cannot be used" if option else shell
     way = terminal_hint(allocation or "node", cluster)
     if allocation is None:
-        names = {name for spec in OptionTable.for_command("sbatch").specs for name in spec.names} - _OF_STEPS
+        names = {name for spec in OptionTable.for_command("sbatch").specs for name in spec.names} - OF_STEPS
         words = [*words_of(split.options, lambda name: name in names), *keywords]
         way = f"`{' '.join(['%salloc', *map(shlex.quote, words), 'as=node'])}`, then {way}"
     raise OptionError(
