@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,23 @@ def last_free_port() -> int:
 def test_numbers_of_a_page_are_those_of_the_code(page: str, texts: list[str]) -> None:
     shown = (DOCS / f"{page}.md").read_text("utf-8")
     assert [text for text in texts if text not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "variable"), [("most", "JOBS ?="), ("waiting", "PYTEST_WAITING ="), ("browser", "PYTEST_BROWSER =")]
+)
+def test_stages_run_as_many_tests_at_a_time_as_the_page_says(stage: str, variable: str) -> None:
+    makefile = (DOCS.parent / "Makefile").read_text("utf-8")
+    (number,) = re.findall(rf"^{re.escape(variable)}(?:.* -n)? (\d+)", makefile, re.MULTILINE)
+    page = (DOCS / "development" / "testing.md").read_text("utf-8")
+    assert re.search(rf"^\| {stage} \|.*\| {number} \|$", page, re.MULTILINE)
+
+
+def test_the_limit_of_the_installed_size_is_that_of_the_test() -> None:
+    (limit,) = re.findall(
+        r"^MOST_INSTALLED_BYTES = (\d+)_000_000$", (DOCS.parent / "tests/test_packaging.py").read_text(), re.MULTILINE
+    )
+    assert f"12 packages and {limit} MB" in (DOCS / "development" / "releasing.md").read_text("utf-8")
 
 
 def test_rates_of_the_users_own_commands_are_those_of_the_code() -> None:

@@ -27,7 +27,7 @@ def quickstart(tmp_path, short_path, monkeypatch):
     settings = {name: str(short_path / name) for name in ("job_root", "state_dir", "runtime_dir")}
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
-    with EmbeddedCluster(directory=Path(f"/tmp/jsq-{tmp_path.name[-20:]}")) as cluster:
+    with EmbeddedCluster(directory=short_path / "slurm") as cluster:
         monkeypatch.setenv("SLURM_CONF", str(cluster.slurm_conf))
         yield nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4), cluster
         run_cli("agent", "stop")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import collections
 import functools
+import os
 import re
 from pathlib import Path
 
@@ -114,9 +115,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the night, and check that no stage ignores a test of its own."""
+    """Mark the tests of the night, skip those of root for other users, and check that no stage ignores a test of its own."""
     mark_nightly(items)
     for item in items:
+        if os.geteuid() != 0 and item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.skip(reason="needs root"))
         for mark in _SIGNS:
             if item.get_closest_marker(mark) and not _shows(item.path, mark):
                 raise pytest.UsageError(

@@ -21,17 +21,17 @@ RAY = "2.56.0"
 PYTHON = "3.11"
 
 
-def _check_python(unavailable: Callable[[str], None]) -> None:
+def _check_python() -> None:
     told = "import sys; print('%d.%d' % sys.version_info[:2])"
     found = subprocess.run(["/usr/bin/python3", "-c", told], capture_output=True, text=True, check=False).stdout.strip()
     if found != PYTHON:
-        unavailable(f"/usr/bin/python3 is {found or 'missing'}, that of Debian 12 is {PYTHON}")
+        pytest.skip(f"/usr/bin/python3 is {found or 'missing'}, that of Debian 12 is {PYTHON}")
 
 
 @pytest.fixture(scope="session")
-def ray_packages(unavailable: Callable[[str], None]) -> Path:
+def ray_packages() -> Path:
     """Provide a folder for PYTHONPATH with Ray for Debian's Python, which the images have; kept between runs."""
-    _check_python(unavailable)
+    _check_python()
     folder = default_cache() / f"ray-{RAY}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
@@ -49,7 +49,7 @@ def ray_packages(unavailable: Callable[[str], None]) -> Path:
 @pytest.fixture(scope="session")
 def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
     """Provide the variables that give a job Debian's PyTorch: no GPUs, a tenth of PyPI's size; kept between runs."""
-    _check_python(unavailable)
+    _check_python()
     if find_program("mmdebstrap") is None:
         unavailable("mmdebstrap is not installed")
     root = default_cache() / "torch-bookworm"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +110,29 @@ def _accounts_below_others_are_taken_for_them(cluster):
         ("these", "below"),
         ("others", "beside"),
     ]
+
+
+@pytest.mark.root
+def test_an_ordinary_user_can_unpack_a_version(new_user, user_python):
+    user, (python, env) = new_user(), user_python
+    cache = Path(pwd.getpwnam(user).pw_dir) / "cache"
+    code = (
+        "import sys; from pathlib import Path; from jupyter_slurm.embedded.machine.slurm_versions import slurm_root\n"
+        "print(slurm_root('24.11', Path(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [*python, "-c", code, str(cache)],
+        user=user,
+        group=user,
+        env={**env, "PATH": os.environ["PATH"], "HOME": str(cache.parent)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{cache / '24.11'}\n"
+    shown = subprocess.run([cache / "24.11" / "bin" / "slurmctld", "-V"], capture_output=True, text=True, check=True)
+    assert "24.11" in shown.stdout
 
 
 def test_an_unknown_version_is_told():

@@ -28,6 +28,7 @@ RELEASES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 
 _PUBLIC_MIRROR = "http://deb.debian.org/debian"
 _LIBRARY = b"libslurmfull.so"
+_CACHE_OF_ROOT = Path("/var/cache/jupyter_slurm-roots")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ def slurm_root(version: str, cache: Path | None = None) -> Path:
         One of :data:`RELEASES`.
     cache : Path, optional
         Parent of such directories: ``$XDG_CACHE_HOME/jupyter_slurm-roots``. Without that variable, below ``~/.cache``,
-        or below ``/var/cache`` for root, whose home is closed to other users.
+        or below ``/var/cache`` for root, whose home is closed to other users. Other users share the one of root.
 
     Raises
     ------
@@ -94,6 +95,8 @@ def slurm_root(version: str, cache: Path | None = None) -> Path:
             hint=f"Choose one of these versions: {', '.join(RELEASES)}.",
         )
     directory = (cache or default_cache()) / version
+    if cache is None and not directory.exists() and (of_root := _CACHE_OF_ROOT / version).exists():
+        return of_root
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _locked(directory.with_suffix(".lock")):
         if not directory.exists():
@@ -113,7 +116,7 @@ def default_cache() -> Path:
     """Return the directory of unpacked versions."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "jupyter_slurm-roots"
-    return (Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache") / "jupyter_slurm-roots"
+    return _CACHE_OF_ROOT if os.geteuid() == 0 else Path.home() / ".cache" / "jupyter_slurm-roots"
 
 
 @contextmanager
@@ -150,6 +153,8 @@ def _unpack(release: str, tree: Path) -> None:
             "mmdebstrap",
             "--quiet",
             "--variant=extract",
+            # Else an ordinary user needs the programs of a user namespace.
+            *([] if os.geteuid() == 0 else ["--mode=chrootless"]),
             "--include=slurm-wlm,slurmdbd",
             # A release may be used long after its list was signed, on a machine whose mirror is a snapshot.
             '--aptopt=Acquire::Check-Valid-Until "false"',

@@ -110,7 +110,15 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
     assert "good is a step" in ran.traceback
 
 
-@pytest.mark.parametrize("asked", ["--export=NONE", "--export=NONE --get-user-env", "--export=HOME,LANG=C"])
+# Only a slurmd of root reads the environment of a user, as that of each cluster does.
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param("--export=NONE", marks=pytest.mark.root),
+        pytest.param("--export=NONE --get-user-env", marks=pytest.mark.root),
+        "--export=HOME,LANG=C",
+    ],
+)
 def test_steps_of_an_allocation_without_environment_have_home_and_path(kernel: Any, asked: str) -> None:
     kernel.ok(f"%salloc {asked} as=bare wait")
     kernel.ok(

@@ -24,7 +24,7 @@ from hostile_folder import fill
 from sessions import Page, ended, launch, nothing_left, ready, run_a_cell, runner_of
 from ssh_hosts.ways import new_login_host
 
-from jupyter_slurm.errors import JobError, JobNotFound, TunnelError, UsageError
+from jupyter_slurm.errors import CommandTimeout, JobError, JobNotFound, TunnelError, UsageError
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -239,6 +239,7 @@ async def test_the_end_of_a_stopped_one_is_known_from_its_runner_before_slurm_te
     await cluster.poller.stop()
     with monkeypatch.context() as patch:
         patch.setattr(cluster.client, "describe", _nothing)  # from here on, only the runners tell
+        patch.setattr(cluster.client, "queue", _no_answer)
         subprocess.run(["scancel", elsewhere["id"]], env=desk.env, check=True)
         told = await desk.core.sessions.end(desk.id, stopped["key"])
         assert (told["state"], told["session"]["state"], told["error"]) == ("CANCELLED", "ended", None)
@@ -249,7 +250,7 @@ async def test_the_end_of_a_stopped_one_is_known_from_its_runner_before_slurm_te
         assert json.loads(marker.read_text())["terminated"]
         assert not await cluster.tracker.read_end(cluster.tracker.entries[elsewhere["key"]])
         # The signal may come at a time limit or a preemption, too.
-        assert (await desk.job(elsewhere["key"]))["state"] in ("RUNNING", "COMPLETING")  # an answer may be under way
+        assert (await desk.job(elsewhere["key"]))["state"] in ("RUNNING", "COMPLETING")  # as in the last answer
     async with asyncio.timeout(60):
         while not (await desk.job(elsewhere["key"]))["finished"]:
             await cluster.tracker.poll()
@@ -258,6 +259,10 @@ async def test_the_end_of_a_stopped_one_is_known_from_its_runner_before_slurm_te
 
 async def _nothing(*_: Any) -> list[Any]:
     return []
+
+
+async def _no_answer(*_: Any) -> list[Any]:
+    raise CommandTimeout("Slurm does not answer.")
 
 
 @pytest.mark.here_only(HERE)

@@ -128,7 +128,9 @@ async def test_a_login_of_an_agent_that_was_killed_ends_with_the_login_to_the_cl
     way = TransferWay("openssh", login_host, dtn, dtn.client_entry())
     async with desk_by(way, cluster, tmp_path) as desk:
         assert (await transfer(desk.core, "put", str(tmp_path / "x"), f"{ONLY_THERE}/"))["error"] is None
-        desk.core.clusters.site("far")._transfer_host = None  # as if an earlier process had logged in
+        site = desk.core.clusters.site("far")
+        site._transfer_host._carried.transport.close(keep=True)  # as if an earlier process had logged in
+        site._transfer_host = None
         assert dtn.sessions()
     async with asyncio.timeout(60):
         while dtn.sessions():
