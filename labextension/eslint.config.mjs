@@ -16,7 +16,7 @@ export default tseslint.config(
         ...["innerHTML", "outerHTML", "insertAdjacentHTML"].map((property) => ({ property })),
       ],
       "no-restricted-syntax": ["error", "JSXAttribute[name.name='dangerouslySetInnerHTML']"],
-      // One module talks to the server.
+      // The folder agent_api alone talks to the server.
       "no-restricted-globals": ["error", "fetch", "EventSource", "XMLHttpRequest"],
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
     },

@@ -1,5 +1,6 @@
 /** Drive with the files of the clusters, a folder for each: `Slurm:CLUSTER/~/file`. */
 import { ServerConnection, type Contents } from "@jupyterlab/services";
+import type { TranslationBundle } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 
 import { RequestError } from "../common/api/problem";
@@ -51,6 +52,7 @@ export class SlurmDrive implements Contents.IDrive {
     readonly serverSettings: ServerConnection.ISettings,
     /** Show an error; JupyterLab shows none of a download. */
     private readonly _report: (error: unknown) => void,
+    private readonly _trans: TranslationBundle,
   ) {}
 
   dispose(): void {
@@ -156,7 +158,7 @@ export class SlurmDrive implements Contents.IDrive {
   }
 
   restoreCheckpoint(): Promise<void> {
-    return Promise.reject(new Error("Files of a cluster have no checkpoints."));
+    return Promise.reject(new Error(this._trans.__("Files of a cluster have no checkpoints.")));
   }
 
   deleteCheckpoint(): Promise<void> {
@@ -164,7 +166,7 @@ export class SlurmDrive implements Contents.IDrive {
   }
 
   private async _get(localPath: string, options: Contents.IFetchOptions): Promise<Contents.IModel> {
-    const { cluster, path } = placeOf(localPath);
+    const { cluster, path } = placeOf(localPath, this._trans);
     const model = modelOf(localPath, baseName(localPath), {});
     if (cluster === "") {
       const clusters = await this._api.clusters();
@@ -199,19 +201,21 @@ export class SlurmDrive implements Contents.IDrive {
       return model;
     }
     if (entry.size > MAX_OPEN_BYTES) {
-      throw new Error(`${model.name} is larger than 100 MB and cannot be opened. Download it.`);
+      throw new Error(
+        this._trans.__("%1 is larger than 100 MB and cannot be opened. Download it.", model.name),
+      );
     }
-    const { cluster, path } = placeOf(localPath);
+    const { cluster, path } = placeOf(localPath, this._trans);
     const bytes = new Uint8Array(entry.size);
     for (let at = 0; at < entry.size;) {
       const { data } = await this._api.read(cluster, path, at, PART_BYTES, entry.version);
       if (data.length === 0 || at + data.length > entry.size) {
-        throw new Error(`${model.name} has changed. Open it again.`);
+        throw new Error(this._trans.__("%1 has changed. Open it again.", model.name));
       }
       bytes.set(data, at);
       at += data.length;
     }
-    return fileOf(model, bytes, options);
+    return fileOf(model, bytes, options, this._trans);
   }
 
   private async _directory(
@@ -293,7 +297,7 @@ export class SlurmDrive implements Contents.IDrive {
     const from = this._below(localPath);
     const target = to === undefined ? undefined : this._below(to);
     if (target !== undefined && target.cluster !== from.cluster) {
-      throw new Error("Files are not moved from one cluster to another here.");
+      throw new Error(this._trans.__("Files cannot be moved from one cluster to another."));
     }
     return this._api.change(from.cluster, action, from.path, target?.path);
   }
@@ -314,14 +318,16 @@ export class SlurmDrive implements Contents.IDrive {
         return `${folder}/${name}`;
       }
     }
-    throw new Error("All names for a new file are taken.");
+    throw new Error(this._trans.__("All names for a new file are taken."));
   }
 
   /** Return the place of a file; the list of clusters has none. */
   private _below(localPath: string): IPlace {
-    const place = placeOf(localPath);
+    const place = placeOf(localPath, this._trans);
     if (place.path === "" || place.path === HOME) {
-      throw new Error("This folder cannot be changed. Open a folder of a cluster first.");
+      throw new Error(
+        this._trans.__("This folder cannot be changed. Open a folder of a cluster first."),
+      );
     }
     return place;
   }

@@ -1,5 +1,6 @@
 /** Models of files, as JupyterLab's services know them. */
 import type { Contents } from "@jupyterlab/services";
+import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { FileEntry } from "./api";
 import { decodeBytes, encodeBytes, shownName } from "./paths";
@@ -58,6 +59,7 @@ export function fileOf(
   model: Contents.IModel,
   bytes: Uint8Array,
   { type, format }: Contents.IFetchOptions,
+  trans: TranslationBundle,
 ): Contents.IModel {
   if (type === "notebook" || (type === undefined && model.type === "notebook")) {
     const content = withoutTrust(JSON.parse(new TextDecoder().decode(bytes)));
@@ -70,7 +72,7 @@ export function fileOf(
       return { ...plain, format: "text", content, mimetype: "text/plain" };
     } catch (error) {
       if (format === "text") {
-        throw new Error(`${model.name} is not UTF-8 text.`, { cause: error });
+        throw new Error(trans.__("%1 is not UTF-8 text.", model.name), { cause: error });
       }
     }
   }

@@ -1,4 +1,5 @@
 /** Paths of the drive: `CLUSTER/home/ana/file` is absolute on the cluster, `CLUSTER/~/file` starts in the home directory. */
+import type { TranslationBundle } from "@jupyterlab/translation";
 
 /** A path of the drive. Without a cluster it is the list of clusters; without a path, the root of a cluster. */
 export interface IPlace {
@@ -27,12 +28,15 @@ export function shownName(name: string): string {
  *
  * @throws Error - A name has characters that JupyterLab cannot send back.
  */
-export function placeOf(localPath: string): IPlace {
+export function placeOf(localPath: string, trans: TranslationBundle): IPlace {
   const [cluster = "", ...parts] = localPath.split("/").filter((part) => part !== "");
   const path = parts.join("/");
   if (path.includes(ESCAPE)) {
     throw new Error(
-      `${baseName(localPath)} has characters that JupyterLab cannot use. Rename it with \`%slurm sh mv\`.`,
+      trans.__(
+        "%1 has characters that JupyterLab cannot use. Rename it with `%slurm sh mv`.",
+        baseName(localPath),
+      ),
     );
   }
   return { cluster, path: path === "" || parts[0] === HOME ? path : `/${path}` };

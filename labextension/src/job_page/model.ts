@@ -1,10 +1,12 @@
 /**
  * Model of the page of a job: its states and its output, by one stream while visible. No DOM, no requests of its own.
  */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
 import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
 import { isRefused, RequestError, toProblem } from "../common/api/problem";
 import { defaultSleep } from "../common/api/retry";
-import { isJob } from "../common/api/records";
+import { isJob, isSameState } from "../common/api/records";
 import { isFinished, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { newRequestKey } from "../common/launch_request";
@@ -61,7 +63,8 @@ export class JobPage extends Model {
   /** The job as the model of the jobs had it last, which may lag behind the stream. */
   private _lastListed: IJob | undefined;
   private _observedStates: readonly IObservedState[] = [];
-  private _cancelledIn: string | null = null;
+  /** The job at the time of the request to cancel it. */
+  private _cancelled: IJob | null = null;
   private _isResubmitting = false;
   /** Key of a submission without an answer. */
   private _key: string | null = null;
@@ -127,7 +130,7 @@ export class JobPage extends Model {
    *
    * @throws RequestError - It cannot be read, or it is too large for the browser.
    */
-  async wholeLog(stream: Stream): Promise<Uint8Array<ArrayBuffer>[]> {
+  async wholeLog(stream: Stream, trans: TranslationBundle): Promise<Uint8Array<ArrayBuffer>[]> {
     const { cluster, job } = this.place;
     const read = this.api.reader(cluster, job, stream);
     const pieces: Uint8Array<ArrayBuffer>[] = [];
@@ -135,8 +138,8 @@ export class JobPage extends Model {
       const { data, size } = await read(offset, DOWNLOAD_PIECE_BYTES);
       if (size > MAX_DOWNLOAD_BYTES) {
         throw new RequestError({
-          detail: `The log has more than ${MAX_DOWNLOAD_BYTES / 2 ** 20} MiB.`,
-          hint: "Copy its path, and read the file on the cluster.",
+          detail: trans.__("The log has more than %1 MiB.", MAX_DOWNLOAD_BYTES / 2 ** 20),
+          hint: trans.__("Copy its path, and read the file on the cluster."),
         });
       }
       pieces.push(new Uint8Array(data));
@@ -148,7 +151,8 @@ export class JobPage extends Model {
   }
 
   get isCancelling(): boolean {
-    return this._cancelledIn !== null && this._cancelledIn === this._job?.state;
+    const [before, job] = [this._cancelled, this._job];
+    return before !== null && job !== null && isSameState(before, job);
   }
 
   /** Whether the job can be submitted again: only a job of jupyter_slurm with a text of its own can. */
@@ -209,12 +213,12 @@ export class JobPage extends Model {
     if (this._job === null || this.isCancelling) {
       return;
     }
-    this._cancelledIn = this._job.state;
+    this._cancelled = this._job;
     this._act(null);
     try {
       this._update(await this.api.cancel(this.place.cluster, this.place.job));
     } catch (error) {
-      this._cancelledIn = null;
+      this._cancelled = null;
       this._act(
         toProblem(error, "It is not known whether the job was cancelled. Refresh the list."),
       );
@@ -268,11 +272,14 @@ export class JobPage extends Model {
         this._trouble = ""; // a stream repeats what still holds
         this._changed.emit();
         if (this._job !== null && isFinished(this._job.state)) {
-          return;
+          if (!this._hasUnreadLog()) {
+            return;
+          }
+        } else {
+          await this._follow(signal, () => {
+            failures = -1;
+          });
         }
-        await this._follow(signal, () => {
-          failures = -1;
-        });
       } catch (error) {
         if (this._watch?.signal === signal) {
           this._problem = toProblem(error, "It is retried automatically.");
@@ -317,6 +324,12 @@ export class JobPage extends Model {
       }
       this._changed.emit();
     }
+  }
+
+  /** Whether a log could not be read, but may be read later: a file that does not exist will not come. */
+  private _hasUnreadLog(): boolean {
+    const problems = this.streams.map((stream) => this.logProblem(stream));
+    return problems.some((problem) => problem !== null && problem.status !== 404);
   }
 
   private async _follow(signal: AbortSignal, live: () => void): Promise<void> {

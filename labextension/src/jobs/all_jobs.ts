@@ -1,6 +1,7 @@
 /** Jobs of all users of a cluster, loaded on request only. No DOM. */
 import type { ApiSchemas, IJob, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
+import { inheritIdentity } from "../common/api/records";
 import { retryUntilAnswered } from "../common/api/retry";
 import { Model } from "../common/observable_model";
 
@@ -125,6 +126,7 @@ export class AllJobs extends Model {
     let named = this._named.get(job);
     if (user !== undefined && named === undefined) {
       named = { ...job, user };
+      inheritIdentity(named, job);
       this._named.set(job, named);
     }
     return named ?? job;

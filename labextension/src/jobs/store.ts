@@ -1,6 +1,6 @@
 /** Ordered store of up to fifty thousand jobs: a change of one does not sort the others again. No DOM. */
 import type { IJob } from "../common/api/objects";
-import { identity, newestFirst } from "../common/api/records";
+import { identity, inheritIdentity, newestFirst } from "../common/api/records";
 import { isFinished, stateKind, type StateKind } from "../common/job_states";
 
 /** Finished jobs that are requested and kept by default. */
@@ -19,10 +19,24 @@ function compare(a: IJob, b: IJob): number {
   return rank(a) - rank(b) || newestFirst(a, b) || (identity(a) < identity(b) ? -1 : 1);
 }
 
+/** Return the ID of a job without a key, with its cluster; null: it has a key, or no ID. */
+function keylessId({ cluster, key, id }: IJob): string | null {
+  return key === null && id !== null ? `${id} ${cluster}` : null;
+}
+
+/** Whether a later job of the same ID is the same job, requeued. Slurm uses an ID again only after the end of its job. */
+function isRequeued(before: IJob, job: IJob): boolean {
+  const isNewRun = !isFinished(job.state) && (job.restarts ?? 0) > (before.restarts ?? 0);
+  const isLater = (before.submit_time ?? 0) < (job.submit_time ?? 0);
+  return isLater && (isNewRun || !isFinished(before.state));
+}
+
 export class JobStore {
   /** Number of finished jobs that are kept. */
   maxFinished = MAX_FINISHED;
   private _byIdentity = new Map<string, IJob>();
+  /** The jobs without a key: seldom more than one of an ID. */
+  private _byId = new Map<string, readonly IJob[]>();
   private _order: IJob[] = [];
   private _counts = new Map<StateKind, number>();
   private _snapshot: readonly IJob[] | null = null;
@@ -50,8 +64,9 @@ export class JobStore {
       this._sort([...this._order, ...jobs]);
     } else {
       for (const job of jobs) {
+        this._take(this._earlierRun(job));
         this._take(this._byIdentity.get(identity(job)));
-        this._byIdentity.set(identity(job), job);
+        this._keep(job);
         this._count(job, 1);
         this._order.splice(this._place(job), 0, job);
       }
@@ -69,17 +84,53 @@ export class JobStore {
   }
 
   private _sort(jobs: readonly IJob[]): void {
-    this._byIdentity = new Map(jobs.map((job) => [identity(job), job])); // the later one wins
+    this._byIdentity = new Map();
+    this._byId = new Map();
     this._counts = new Map();
+    for (const job of jobs) {
+      this._forget(this._earlierRun(job)); // the later one wins
+      this._forget(this._byIdentity.get(identity(job)));
+      this._keep(job);
+    }
     for (const job of this._byIdentity.values()) {
       this._count(job, 1);
     }
     this._order = [...this._byIdentity.values()].sort(compare);
   }
 
-  private _take(job: IJob | undefined): void {
+  /** Return the kept state of a job without a key, which gives the job its identity. */
+  private _earlierRun(job: IJob): IJob | undefined {
+    const same = this._byId.get(keylessId(job) ?? "") ?? [];
+    const before =
+      same.find(({ submit_time }) => submit_time === job.submit_time) ??
+      same.find((each) => isRequeued(each, job));
+    if (before !== undefined) {
+      inheritIdentity(job, before);
+    }
+    return before;
+  }
+
+  private _keep(job: IJob): void {
+    this._byIdentity.set(identity(job), job);
+    const id = keylessId(job);
+    if (id !== null) {
+      this._byId.set(id, [...(this._byId.get(id) ?? []), job]);
+    }
+  }
+
+  private _forget(job: IJob | undefined): void {
     if (job !== undefined) {
       this._byIdentity.delete(identity(job));
+      const id = keylessId(job);
+      if (id !== null) {
+        this._byId.set(id, this._byId.get(id)?.filter((each) => each !== job) ?? []);
+      }
+    }
+  }
+
+  private _take(job: IJob | undefined): void {
+    if (job !== undefined) {
+      this._forget(job);
       this._count(job, -1);
       this._order.splice(this._place(job), 1);
     }

@@ -9,7 +9,7 @@ import { IDefaultFileBrowser, IFileBrowserFactory } from "@jupyterlab/filebrowse
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { toProblem } from "../common/api/problem";
 import { DOMAIN } from "../common/identifiers";
 import { problemText } from "../common/labels";
@@ -52,6 +52,7 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
       new FilesApi(new AgentApi(serverSettings)),
       serverSettings,
       report,
+      trans,
     );
     drive.partListed.connect((_, { path, count }) => {
       const shown = count.toLocaleString();

@@ -18,7 +18,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { confirmEnd } from "../common/jupyterlab/dialogs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";

@@ -1,7 +1,7 @@
 /** Plugin of the model of the jobs. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { IJobsModel } from "../common/jobs_model";
 import { JobsModel } from "../jobs/model";
 

@@ -8,7 +8,7 @@ import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import type { Widget } from "@lumino/widgets";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { openJob } from "../jobs/commands";

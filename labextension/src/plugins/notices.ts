@@ -4,7 +4,7 @@ import { ICommandPalette, MainAreaWidget, Notification } from "@jupyterlab/apput
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import type { IJob } from "../common/api/objects";
 import { failedTaskReference } from "../common/array_labels";
 import { createClaim, createTurnRequest } from "../common/jupyterlab/browser_tabs";

@@ -67,10 +67,11 @@ function closeDialogs(title: string): void {
  * Says that the server between this page and its session does not answer, as long as that is so. In a dialog: the code of
  * notifications is loaded with the first one, which the server cannot send any more.
  */
-class ServerLoss {
+export class ServerLoss {
   private _answerer: Answerer = "session";
   private _dialog: Dialog<unknown> | null = null;
   private _isAsking = false;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly _own: OwnSession,
@@ -80,6 +81,7 @@ class ServerLoss {
   ) {}
 
   readonly check = (): void => {
+    clearTimeout(this._timer); // whatever asked for this check, one more follows
     if (!this._isAsking) {
       this._isAsking = true;
       void findAnswerer(this._url, window.fetch.bind(window)).then((answerer) => {
@@ -100,8 +102,8 @@ class ServerLoss {
         void this._show(this._own.loss, answerer);
       }
     }
-    if (answerer !== "session") {
-      setTimeout(this.check, RETRY_MS);
+    if (answerer !== "session" && answerer !== "ended") {
+      this._timer = setTimeout(this.check, RETRY_MS);
     }
   }
 

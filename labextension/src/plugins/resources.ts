@@ -1,7 +1,7 @@
 /** Plugin of the resources of the clusters. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { IResourcesModel, ResourcesModel } from "../resources/model";
 
 export const resourcesPlugin: JupyterFrontEndPlugin<IResourcesModel> = {

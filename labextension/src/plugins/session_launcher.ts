@@ -8,7 +8,7 @@ import { ICommandPalette, MainAreaWidget, WidgetTracker } from "@jupyterlab/appu
 import { ILauncher } from "@jupyterlab/launcher";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import type { ICluster } from "../common/api/objects";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";

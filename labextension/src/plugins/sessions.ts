@@ -4,7 +4,7 @@ import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { IStateDB } from "@jupyterlab/statedb";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { loadSettings } from "../common/jupyterlab/setting_texts";

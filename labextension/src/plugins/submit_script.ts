@@ -7,7 +7,7 @@ import {
 import { ICommandPalette, WidgetTracker, type MainAreaWidget } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { addPage } from "../common/jupyterlab/main_area";
 import { contextIcon } from "../common/jupyterlab/menu_icons";

@@ -9,7 +9,7 @@ import { PageConfig } from "@jupyterlab/coreutils";
 import { ILauncher } from "@jupyterlab/launcher";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { AgentApi } from "../agent_api";
+import { AgentApi } from "../agent_api/agent_api";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { addPage } from "../common/jupyterlab/main_area";

@@ -6,6 +6,7 @@ import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
+import { isUnknown } from "../common/api/records";
 import type { IJobsModel } from "../common/jobs_model";
 import { connectionState, connectionText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
@@ -80,49 +81,73 @@ export function waitText(trans: TranslationBundle, jobs: IJobsModel): string {
   );
 }
 
-/** The login where one is needed, else the form, or the launched session. */
-export function LaunchPage(props: IPageProps): React.ReactElement {
-  const { model, trans, acts, cluster: id, session, choose, template } = props;
-  const cluster = model.jobs.clusters.find((each) => each.id === id);
-  if (cluster === undefined) {
-    return <p role="status">{waitText(trans, model.jobs)}</p>;
-  }
-  const { connection } = cluster;
-  if (connection && ["disconnected", "connecting"].includes(connection.state)) {
-    return (
-      <>
-        <h2>{launchTitle(trans, cluster)}</h2>
-        <p role="status">{connectionState(trans, connection)}</p>
-        {connection.message !== "" && <p className="jp-Slurm-aside">{connection.message}</p>}
-        {connection.state === "disconnected" && (
-          <button
-            type="button"
-            className="jp-mod-styled jp-mod-accept"
-            onClick={() => {
-              acts.connect(cluster);
-            }}
-          >
-            {trans.__("Connect")}
-          </button>
-        )}
-      </>
-    );
-  }
-  if (session !== null) {
-    return <Launched {...props} session={session} />;
-  }
+type IClusterProps = IPageProps & { readonly shown: ICluster };
+
+/** The login to a cluster. */
+function Login({ trans, acts, shown }: IClusterProps): React.ReactElement {
+  const { connection } = shown;
+  return (
+    <>
+      {connection && <p role="status">{connectionState(trans, connection)}</p>}
+      {connection?.message && <p className="jp-Slurm-aside">{connection.message}</p>}
+      {connection?.state === "disconnected" && (
+        <button
+          type="button"
+          className="jp-mod-styled jp-mod-accept"
+          onClick={() => {
+            acts.connect(shown);
+          }}
+        >
+          {trans.__("Connect")}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** The form, below the login where one is needed. A hidden form keeps its request: with it, no second session starts. */
+function FormPage(props: IClusterProps): React.ReactElement {
+  const { model, trans, acts, shown: cluster, choose, template } = props;
+  const isLogin = isUnknown(cluster);
+  const wasShown = React.useRef(false);
+  wasShown.current ||= !isLogin;
   const launched = ({ key }: SessionJob): void => {
     choose(key);
   };
   return (
     <>
       <h2>{launchTitle(trans, cluster)}</h2>
-      <LaunchForm
-        {...{ model, trans, cluster, launched, template }}
-        save={acts.save}
-        addKernel={acts.addKernel}
-      />
+      {isLogin && <Login {...props} />}
+      {wasShown.current && (
+        <div hidden={isLogin}>
+          <LaunchForm
+            {...{ model, trans, cluster, launched, template }}
+            save={acts.save}
+            addKernel={acts.addKernel}
+          />
+        </div>
+      )}
     </>
+  );
+}
+
+/** The login where one is needed, else the form, or the launched session. */
+export function LaunchPage(props: IPageProps): React.ReactElement {
+  const { model, trans, cluster, session } = props;
+  const shown = model.jobs.clusters.find((each) => each.id === cluster);
+  if (shown === undefined) {
+    return <p role="status">{waitText(trans, model.jobs)}</p>;
+  }
+  if (session === null) {
+    return <FormPage {...props} shown={shown} />;
+  }
+  return isUnknown(shown) ? (
+    <>
+      <h2>{launchTitle(trans, shown)}</h2>
+      <Login {...props} shown={shown} />
+    </>
+  ) : (
+    <Launched {...props} session={session} />
   );
 }
 

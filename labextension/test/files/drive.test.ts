@@ -1,10 +1,13 @@
 import type { Contents, ServerConnection } from "@jupyterlab/services";
+import { nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
 import type { FileEntry, FileList, IFilePart, IFilesApi, IWrittenPart } from "../../src/files/api";
 import { SlurmDrive } from "../../src/files/drive";
 import { encodePath, placeOf, shownName } from "../../src/files/paths";
+
+const trans = nullTranslator.load("jupyter_slurm");
 
 /** Files in memory, with the rules of the agent. */
 class Files implements IFilesApi {
@@ -93,11 +96,16 @@ class Files implements IFilesApi {
   }
 }
 
-function started(): { api: Files; drive: SlurmDrive } {
+function started(language: TranslationBundle = trans): { api: Files; drive: SlurmDrive } {
   const api = new Files();
   return {
     api,
-    drive: new SlurmDrive(api, {} as ServerConnection.ISettings, api.errors.push.bind(api.errors)),
+    drive: new SlurmDrive(
+      api,
+      {} as ServerConnection.ISettings,
+      api.errors.push.bind(api.errors),
+      language,
+    ),
   };
 }
 
@@ -107,15 +115,15 @@ const NOTEBOOK = {
 
 describe("paths", () => {
   it("are absolute, or below the home directory", () => {
-    expect(placeOf("")).toEqual({ cluster: "", path: "" });
-    expect(placeOf("far")).toEqual({ cluster: "far", path: "" });
-    expect(placeOf("far/etc/a:b")).toEqual({ cluster: "far", path: "/etc/a:b" });
-    expect(placeOf("far/~/a")).toEqual({ cluster: "far", path: "~/a" });
+    expect(placeOf("", trans)).toEqual({ cluster: "", path: "" });
+    expect(placeOf("far", trans)).toEqual({ cluster: "far", path: "" });
+    expect(placeOf("far/etc/a:b", trans)).toEqual({ cluster: "far", path: "/etc/a:b" });
+    expect(placeOf("far/~/a", trans)).toEqual({ cluster: "far", path: "~/a" });
   });
 
   it("show unusual characters escaped, and refuse such names", () => {
     expect(shownName("a\udcff😀\n\u202eb")).toBe("a\ufffdff😀\ufffd0a\ufffd202eb");
-    expect(() => placeOf(`far/~/${shownName("a\n")}`)).toThrow("cannot use");
+    expect(() => placeOf(`far/~/${shownName("a\n")}`, trans)).toThrow("cannot use");
     expect(atob(encodePath("é"))).toBe("\xc3\xa9");
   });
 });
@@ -208,6 +216,24 @@ describe("the drive", () => {
     await expect(drive.getDownloadUrl("far/secret")).rejects.toThrow("Permission denied.");
     await expect(drive.getDownloadUrl("far/~/\ufffd0a")).rejects.toThrow("cannot use");
     expect(api.errors).toHaveLength(2);
+  });
+
+  it("says in the language of the person what is not possible", async () => {
+    const language = Object.create(trans, {
+      __: { value: (text: string) => text.toUpperCase() },
+    }) as TranslationBundle;
+    const { api, drive } = started(language);
+    api.files.set("/a.txt", { data: Uint8Array.of(0xff), version: 1 });
+    const refused = [
+      drive.rename("far/a", "near/a"),
+      drive.delete("far"),
+      drive.restoreCheckpoint(),
+      drive.get("far/~/\ufffd0a"),
+      drive.get("far/a.txt", { format: "text" }),
+    ];
+    for (const each of refused) {
+      await expect(each).rejects.toThrow(/^[^a-z]+$/);
+    }
   });
 
   it("finds free names, and moves nothing between clusters", async () => {

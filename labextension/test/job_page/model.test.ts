@@ -155,6 +155,55 @@ describe("the page of a job", () => {
     page.dispose();
   });
 
+  it("can cancel a requeued job again once it runs again", async () => {
+    const { page, api, hear, streams } = here();
+    api.cancel.mockResolvedValue(JOB); // Slurm has not carried it out yet
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(streams).toHaveLength(1);
+    });
+    await page.cancel();
+    expect(page.isCancelling).toBe(true);
+    hear("job", { ...JOB, restarts: 1 }); // requeued by somebody else, and started at once
+    await vi.waitFor(() => {
+      expect(page.job?.restarts).toBe(1);
+    });
+    expect(page.isCancelling).toBe(false);
+    page.dispose();
+  });
+
+  it("reads the log of a finished job again until it succeeds; not a log that does not exist", async () => {
+    const { page, api, files } = here(FAILED);
+    files.stdout = "one\n";
+    const log = vi.spyOn(page.logs.stdout, "catchUp");
+    log.mockRejectedValueOnce(new TypeError("network"));
+    const missing = new RequestError({ status: 404, detail: "The file does not exist." });
+    vi.spyOn(page.logs.stderr, "catchUp").mockRejectedValue(missing);
+    page.setVisible(true);
+    await vi.waitFor(() => {
+      expect(page.logs.stdout.lines.map(({ text }) => text)).toEqual(["one"]);
+    });
+    expect([page.logProblem("stdout"), page.logProblem("stderr")?.status]).toEqual([null, 404]);
+    await Promise.resolve();
+    expect(api.job).toHaveBeenCalledTimes(2);
+    page.dispose();
+  });
+
+  it("downloads no log that is too large, and says so in the language of the person", async () => {
+    const { page, api } = here();
+    api.reader.mockReturnValue(() => Promise.resolve({ data: new Uint8Array(), size: 2 ** 29 }));
+    const language = Object.create(trans, {
+      __: { value: (text: string) => text.toUpperCase() },
+    }) as typeof trans;
+    await expect(page.wholeLog("stdout", language)).rejects.toMatchObject({
+      problem: {
+        detail: "THE LOG HAS MORE THAN %1 MIB.",
+        hint: "COPY ITS PATH, AND READ THE FILE ON THE CLUSTER.",
+      },
+    });
+    page.dispose();
+  });
+
   it("submits again under the same key until there is an answer", async () => {
     const { page, api } = here();
     api.resubmit.mockRejectedValueOnce(new TypeError("network"));

@@ -149,6 +149,31 @@ describe("what the page shows", () => {
     });
   });
 
+  it("ends a search in earlier output that cannot be read, or that is gone", async () => {
+    const made = here();
+    made.files.stdout = `${"x".repeat(99)}\n`.repeat(4000);
+    const node = await show(made);
+    const box = node.querySelector<HTMLInputElement>("input[type=search]")!;
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")?.set?.call(box, "absent");
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+    const message = (): string => node.querySelector("[role=search] [role=status]")!.textContent;
+    await vi.waitFor(() => {
+      expect(message()).toContain("Press Enter to search earlier output.");
+    });
+    const earlier = vi.spyOn(made.page.logs.stdout, "earlier");
+    const enter = async (text: string): Promise<void> => {
+      box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+      await vi.waitFor(() => {
+        expect(message()).toContain(text);
+      });
+    };
+    earlier.mockRejectedValueOnce(new TypeError("network"));
+    await enter("check the network. Press Enter to search again.");
+    earlier.mockResolvedValueOnce();
+    await enter("Not found above.");
+    expect(earlier).toHaveBeenCalledTimes(2);
+  });
+
   it("counts the tasks of an array in its head, names the failed one, and keeps its first start", async () => {
     const made = here({
       ...JOB,
@@ -196,7 +221,7 @@ describe("what the page shows", () => {
       expect(saved).toEqual(["err"]);
     });
     click.mockRestore();
-    const [data] = await made.page.wholeLog("stderr");
+    const [data] = await made.page.wholeLog("stderr", trans);
     expect(new TextDecoder().decode(data)).toBe("one\ntwo\n");
   });
 

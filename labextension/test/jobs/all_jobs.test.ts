@@ -107,6 +107,10 @@ describe("the jobs of everybody", () => {
     table.sortBy("user");
     expect(shown(table)).toBe("8,9,7"); // <, a, b
     expect(asCsv(table.jobs).split("\r\n")[2]).toMatch(/^local,7,.*,bob$/);
+    table.click(1, { adds: false, extends: false });
+    own.put({ ...MINE, submit_time: 500, restarts: 1 }); // requeued
+    expect(table.marked).toMatchObject([{ id: "9", user: "ana" }]);
+    expect(own.store.has(table.marked[0]!)).toBe(true);
     table.setAllUsers(false);
     expect([shown(table), table.criteria.sort]).toEqual(["9", null]);
     expect(asked).toHaveBeenCalledOnce();

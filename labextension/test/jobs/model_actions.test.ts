@@ -65,6 +65,56 @@ describe("what the model does with jobs", () => {
     expect(model.isCancelling(model.jobs[0]!)).toBe(false);
   });
 
+  it("takes a requeued job that runs again for running, not for being requeued", async () => {
+    const agent = new Agent();
+    agent.table = [job("1", "RUNNING")];
+    agent.cancelled = "RUNNING";
+    model = await desk.live(agent);
+    await model.act("requeue", model.jobs);
+    expect(model.pendingAct(model.jobs[0]!)).toBe("requeue");
+    for (const state of ["PENDING", "RUNNING"]) {
+      agent.send("job", job("1", state, { restarts: 1 }));
+      await vi.waitFor(() => {
+        expect(model.jobs[0]).toMatchObject({ state, restarts: 1 });
+      });
+      expect(model.pendingAct(model.jobs[0]!)).toBeNull();
+    }
+  });
+
+  it("asks the other clusters too when one does not answer, and names the jobs of that one", async () => {
+    const agent = new Agent();
+    agent.known = [CLUSTER, { ...CLUSTER, id: "near" }];
+    agent.table = [
+      job("1", "RUNNING"),
+      job("2", "RUNNING"),
+      job("3", "RUNNING", { cluster: "near" }),
+    ];
+    model = await desk.live(agent);
+    const answer = agent.act.bind(agent);
+    agent.act = (cluster, ...rest) =>
+      cluster === "local"
+        ? Promise.reject(new TypeError("Failed to fetch"))
+        : answer(cluster, ...rest);
+    const ordered = [...model.jobs].sort((one, other) =>
+      (one.id ?? "").localeCompare(other.id ?? ""),
+    );
+    await model.act("cancel", ordered);
+    expect(agent.asked.at(-1)).toBe("cancel 3 on near");
+    expect(model.failures.map(({ job: { id }, problem: { hint } }) => [id, hint])).toEqual(
+      ["1", "2"].map((id) => [
+        id,
+        "It is not known whether the job was cancelled. Refresh the list.",
+      ]),
+    );
+    expect(model.problem).toBeNull();
+    expect(model.jobs.map((each) => model.pendingAct(each))).toEqual([null, null, null]);
+    await model.act("cancel", ordered.slice(0, 2)); // a single request
+    expect([model.failures.length, model.problem?.hint]).toEqual([
+      0,
+      "It is not known whether the job was cancelled. Refresh the list.",
+    ]);
+  });
+
   it("says of a job what is not known when nobody answers the request to cancel it", async () => {
     const agent = new Agent();
     agent.table = [job("1", "RUNNING")];

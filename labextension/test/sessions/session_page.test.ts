@@ -303,6 +303,40 @@ describe("the page of a session", () => {
     expect(panel.place.session).toBe(KEY);
   });
 
+  it("keeps the key and the problem of a launch without an answer while the cluster needs a login", async () => {
+    const desk = here({ ...CLUSTER });
+    await fill(desk);
+    desk.api.launch.mockRejectedValueOnce(new TypeError("Failed to fetch"));
+    node.querySelector("form")!.requestSubmit();
+    const problem = (): string | undefined =>
+      node.querySelector("p[role=alert]")?.textContent ?? undefined;
+    await vi.waitFor(() => {
+      expect(problem()).toContain("Only one session will be started");
+    });
+    const connection = { hosts: [], since: 0, message: "" };
+    for (const state of ["disconnected", "connecting"] as const) {
+      Object.assign(desk.model.jobs.clusters[0]!, { connection: { ...connection, state } });
+      desk.tell();
+      await vi.waitFor(() => {
+        expect(node.querySelector("form")?.closest("[hidden]")).not.toBeNull();
+        const names = [...node.querySelectorAll("button")].map(({ textContent }) => textContent);
+        expect(names.includes("Connect")).toBe(state === "disconnected");
+      });
+    }
+    Object.assign(desk.model.jobs.clusters[0]!, { connection: null });
+    desk.tell();
+    await vi.waitFor(() => {
+      expect(node.querySelector("form")?.closest("[hidden]")).toBeNull();
+    });
+    expect(problem()).toContain("Only one session will be started");
+    node.querySelector("form")!.requestSubmit();
+    await vi.waitFor(() => {
+      expect(desk.api.launch).toHaveBeenCalledTimes(2);
+    });
+    const keys = desk.api.launch.mock.calls.map(([, form]) => (form as { key: string }).key);
+    expect(keys[1]).toBe(keys[0]);
+  });
+
   it("stays as it is if it is closed during a launch", async () => {
     const desk = here(CLUSTER);
     const panel = await fill(desk);
@@ -377,6 +411,7 @@ describe("the page of a session", () => {
     const connection = { state: "disconnected", hosts: [], since: 0, message: "" } as const;
     const far: ICluster = { ...CLUSTER, connection };
     await open(here(far));
+    expect(node.querySelector("form")).toBeNull(); // its checks would fail
     button("Connect").click();
     expect(acts.connect).toHaveBeenCalledExactlyOnceWith(far);
   });

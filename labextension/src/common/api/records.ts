@@ -13,6 +13,18 @@ export function identity(job: IJob): string {
   return known;
 }
 
+/** Give a job the identity of its earlier state: Slurm sends a new time of submission for a requeued job. */
+export function inheritIdentity(job: IJob, before: IJob): void {
+  if (!identities.has(job)) {
+    identities.set(job, identity(before));
+  }
+}
+
+/** Whether a job is in the same state of the same run: a requeued job comes back to the states that it had. */
+export function isSameState(before: IJob, job: IJob): boolean {
+  return before.state === job.state && (before.restarts ?? 0) === (job.restarts ?? 0);
+}
+
 /** Return the reference of a job in a request; null as long as it has none. */
 export function referenceOf(job: IJob): string | null {
   return job.key ?? job.id;

@@ -44,7 +44,7 @@ export function LogActions({ page, trans, stream, log }: IActionsProps): React.R
   const download = (): void => {
     setLoading(true);
     say(trans.__("Downloading…"));
-    page.wholeLog(stream).then(
+    page.wholeLog(stream, trans).then(
       (data) => {
         save(data, path.split("/").at(-1) || `${page.place.job}.log`);
         say("");

@@ -3,6 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { caretDownEmptyThinIcon, caretUpEmptyThinIcon } from "@jupyterlab/ui-components";
 import * as React from "react";
 
+import { toProblem } from "../../common/api/problem";
 import { formatSize } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
 import { ToolbarButton } from "../../common/jupyterlab/toolbar_button";
@@ -49,19 +50,32 @@ function useSearch(
     const turn = (current.current += 1);
     const start = line === null ? log.lines.length - (step < 0 ? 1 : 0) : line - log.first + step;
     let found = findLine(log.lines, text, start, step);
-    for (let piece = 0; found < 0 && step < 0 && piece < MAX_SEARCHED_PIECES; piece += 1) {
+    let isStuck = false; // the file was overwritten
+    for (
+      let piece = 0;
+      found < 0 && step < 0 && piece < MAX_SEARCHED_PIECES && !isStuck;
+      piece += 1
+    ) {
       const { before, first } = log;
       if (before === 0 || log.isFull) {
         break;
       }
       setSearch({ text, line, message: trans.__("Searching earlier output…") });
-      await log.earlier();
-      if (turn !== current.current || log.before === before) {
+      const problem = await log.earlier().then(
+        () => null,
+        (error: unknown) => toProblem(error, "Press Enter to search again."),
+      );
+      if (turn !== current.current) {
         return;
       }
+      if (problem !== null) {
+        setSearch({ text, line, message: problemText(trans, problem).replaceAll("\n", " ") });
+        return;
+      }
+      isStuck = log.before === before;
       found = findLine(log.lines, text, first - log.first - 1, -1);
     }
-    const above = log.before > 0 && !log.isFull;
+    const above = log.before > 0 && !log.isFull && !isStuck;
     const nothing =
       step > 0
         ? trans.__("Not found below.")

@@ -3,7 +3,7 @@
  */
 import type { Act, IFailure, IJob, IProblem } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
-import { identity, referenceOf } from "../../common/api/records";
+import { identity, isSameState, referenceOf } from "../../common/api/records";
 import type { IJobsApi } from "../api";
 
 /** Jobs of one request: the agent carries it out, also if the page is closed. */
@@ -21,15 +21,15 @@ interface IPendingActionsOptions {
 export class PendingActions {
   /** Failures of an action on several jobs. */
   failures: readonly IFailure[] = [];
-  /** The state of each job at the time of the request: the action is pending until the state changes. */
-  private readonly _pending = new Map<string, { act: Act; state: string }>();
+  /** The jobs at the time of the request: an action is pending until the job has another state, or runs again. */
+  private readonly _pending = new Map<string, { act: Act; job: IJob }>();
 
   constructor(private readonly _options: IPendingActionsOptions) {}
 
   /** The action that was requested for a job and has not taken effect yet. */
   pendingAct(job: IJob): Act | null {
     const pending = this._pending.get(identity(job));
-    return pending?.state === job.state ? pending.act : null;
+    return pending !== undefined && isSameState(pending.job, job) ? pending.act : null;
   }
 
   clear(): void {
@@ -42,24 +42,26 @@ export class PendingActions {
       (job) => referenceOf(job) !== null && this.pendingAct(job) === null,
     );
     for (const job of targets) {
-      this._pending.set(identity(job), { act, state: job.state });
+      this._pending.set(identity(job), { act, job });
     }
     this.failures = [];
     this._options.changed();
     const failures: IFailure[] = [];
-    try {
-      for (const some of batches(targets)) {
+    const requests = [...batches(targets)];
+    for (const some of requests) {
+      try {
         failures.push(...(await this._request(act, some, limit)));
-        this._options.changed();
+      } catch (error) {
+        this._drop(some);
+        const problem = unansweredProblem(act, error);
+        if (requests.length === 1) {
+          return problem;
+        }
+        failures.push(...some.map((job) => ({ job, problem }))); // another cluster may answer
       }
-    } catch (error) {
-      this._drop(targets);
-      return act === "cancel"
-        ? toProblem(error, "It is not known whether the job was cancelled. Refresh the list.")
-        : toProblem(error, "The result is not known. Refresh the list.");
-    } finally {
-      this.failures = jobs.length > 1 ? failures : [];
+      this._options.changed();
     }
+    this.failures = jobs.length > 1 ? failures : [];
     return jobs.length > 1 ? null : (failures[0]?.problem ?? null);
   }
 
@@ -91,6 +93,12 @@ export class PendingActions {
       this._pending.delete(identity(job));
     }
   }
+}
+
+function unansweredProblem(act: Act, error: unknown): IProblem {
+  return act === "cancel"
+    ? toProblem(error, "It is not known whether the job was cancelled. Refresh the list.")
+    : toProblem(error, "The result is not known. Refresh the list.");
 }
 
 /** Divide jobs into requests. */

@@ -6,7 +6,7 @@ import { countsText } from "../../common/array_labels";
 import { formatDuration } from "../../common/format";
 import { isFinished, isReleased, stateKind } from "../../common/job_states";
 import { jobReason, jobState, jobTasks, jobTime } from "../../common/labels";
-import { isUnlimited } from "../../common/time_limit";
+import { isUnlimited, presentTime } from "../../common/time_limit";
 
 /** Text of the agent that says no more than the state. */
 const CANCELLED = "The job was cancelled.";
@@ -45,7 +45,7 @@ function limitOf(job: IJob): number | null {
 export function timeShare(job: IJob, now: number): number | null {
   const limit = limitOf(job);
   return limit && job.start_time !== null
-    ? Math.min(1, Math.max(0, (now - job.start_time) / limit))
+    ? Math.min(1, Math.max(0, (presentTime(job, now) - job.start_time) / limit))
     : null;
 }
 

@@ -92,8 +92,10 @@ describe("jobs in their order", () => {
     let seed = 1;
     const random = (below: number): number => (seed = (seed * 48271) % 2147483647) % below;
     for (let turn = 0; turn < 2000; turn += 1) {
-      const one = job(random(90), states[random(states.length)]!, { submit_time: random(5) });
-      const key = Number(one.id) * 10 + (one.submit_time ?? 0);
+      const [id, submit_time] = [random(90), random(5)];
+      const key = id * 10 + submit_time;
+      const state = states[random(states.length)]!;
+      const one = job(id, state, { key: String(key), submit_time });
       known.set(key, one);
       store.put([one]);
     }
@@ -107,6 +109,32 @@ describe("jobs in their order", () => {
     expect(store.jobs).toHaveLength(going.length + store.finished);
     expect(store.count("running")).toBe(going.filter(({ state }) => state === "RUNNING").length);
     expect([39, 40]).toContain(store.finished); // one of them may go on again
+  });
+
+  it("have one row for a requeued job without a key, and two for two jobs of one ID", () => {
+    const model = new Model(job(5, "RUNNING"), job(6, "RUNNING"));
+    const table = tableOf(model);
+    const rows = (): string[] =>
+      model.jobs.map(({ id, state, submit_time }) => [id, state, submit_time].join(" "));
+    table.click(1, { adds: false, extends: false });
+    model.put(job(5, "PENDING", { submit_time: 100, restarts: 1 }));
+    expect(rows()).toEqual(["6 RUNNING 6", "5 PENDING 100"]);
+    expect([table.marked[0]?.state, table.active]).toEqual(["PENDING", 1]);
+    model.put(job(5, "RUNNING", { submit_time: 100, restarts: 1 }));
+    expect([table.marked[0]?.state, table.active]).toEqual(["RUNNING", 0]);
+    model.put(job(5, "FAILED", { submit_time: 100, restarts: 1 }));
+    model.put(job(5, "PENDING", { submit_time: 200, restarts: 2 }));
+    expect(rows()).toEqual(["6 RUNNING 6", "5 PENDING 200"]);
+    model.put(job(5, "COMPLETED", { submit_time: 200, restarts: 2 }));
+    model.put(job(5, "RUNNING", { submit_time: 300 })); // another job: the controller lost its state
+    model.put(job(5, "COMPLETED", { submit_time: 200, restarts: 2 }));
+    expect(rows()).toEqual(["5 RUNNING 300", "6 RUNNING 6", "5 COMPLETED 200"]);
+    const loaded = new JobStore();
+    const others = Array.from({ length: 200 }, (_, id) => job(1000 + id, "PENDING"));
+    loaded.put([job(5, "RUNNING"), ...others]);
+    loaded.put([job(5, "PENDING", { submit_time: 5000 }), ...others]);
+    expect(loaded.jobs).toHaveLength(201);
+    expect(loaded.jobs[0]?.submit_time).toBe(5000);
   });
 });
 
@@ -481,6 +509,7 @@ describe("a table of jobs", () => {
     expect(facts(running)).toBe("0:12 of 1:00 · arandu");
     expect(timeText(trans, running, 1000)).toBe("0:12 / 1:00");
     expect(timeShare(running, 1000)).toBe(0.2);
+    expect(timeShare({ ...running, clock_offset: 100 }, 900)).toBe(0.2); // by the clock of the cluster
     const unlimited = { ...running, time_limit: 365 * 86_400 };
     expect(timeText(trans, unlimited, 1000)).toBe("0:12");
     expect(cellText("limit", unlimited, 1000)).toBe("UNLIMITED");

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { ServerConnection } from "@jupyterlab/services";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { AgentApi } from "../src/agent_api";
+import { AgentApi } from "../../src/agent_api/agent_api";
 
 /** The part of the server, as small as it can be, at the other end of a real connection. */
 describe("AgentApi", () => {
@@ -86,6 +86,26 @@ describe("AgentApi", () => {
     });
     expect(await api.clusters()).toEqual([]);
     expect(api.clockOffset).toBeLessThan(-3590);
+  });
+
+  it("does not count the time of a request as a difference of the clocks, and sets no clock by a slow one", async () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: 1_000_000_000_000 });
+    try {
+      let took = 1_500;
+      const api = await start((_, response) => {
+        const date = new Date(Date.now() + 60_000).toUTCString(); // as Tornado: that of the start
+        vi.setSystemTime(Date.now() + took);
+        response.writeHead(200, { Date: date }).end("[]");
+      });
+      await api.clusters();
+      expect(api.clockOffset).toBe(60);
+      took = 45_000;
+      vi.setSystemTime(Date.now() + 500_000);
+      await api.clusters();
+      expect(api.clockOffset).toBe(60);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("tells a refusal in the agent's words", async () => {
