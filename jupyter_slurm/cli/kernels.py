@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
-from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim, is_help
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
 
@@ -78,7 +78,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     act, rest = (args.words[0], args.words[1:]) if args.words else ("", [])
-    if {"-h", "--help"} & set(args.words) or not act:
+    if is_help(args.words) or not act:
         args.explain()
         return 0 if act else 2
     from jupyter_slurm.client.kernels.kernelspecs import add, kernelspecs, listed, remove

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
-from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim, is_help
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     words = with_cluster_first(args.words)
     end = words.index("--") if "--" in words else len(words)
     before, after = words[:end], words[end + 1 :]
-    if {"-h", "--help"} & set(before):
+    if is_help(words):
         args.explain()
         return 0
     if options := [word for word in before if word.startswith("-")]:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster, with_cluster_first
-from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim, is_help
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import JobNotFound, UsageError
 
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _launch(args: argparse.Namespace) -> int:
-    if {"-h", "--help"} & set(args.words):
+    if is_help(args.words):
         args.explain()
         return 0
     from jupyter_slurm.client.allocations.choice import place_named

@@ -6,13 +6,13 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["PlainHelp", "add_command", "add_verbatim", "ask_until_valid", "for_terminal", "yes"]
+__all__ = ["PlainHelp", "add_command", "add_verbatim", "ask_until_valid", "for_terminal", "is_help", "yes"]
 
 
 def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
@@ -114,3 +114,9 @@ def add_verbatim(subparsers: Any, name: str, *, usage: str, description: str) ->
     )
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.set_defaults(explain=parser.print_help)
+
+
+def is_help(words: Sequence[str]) -> bool:
+    """Return whether the words of such a subcommand request its help. After ``--``, they belong to another command."""
+    end = words.index("--") if "--" in words else len(words)
+    return not {"-h", "--help"}.isdisjoint(words[:end])

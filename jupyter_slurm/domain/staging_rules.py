@@ -37,6 +37,7 @@ __all__ = [
     "parse_listing",
     "parse_stage",
     "parse_sync",
+    "with_local_sources",
 ]
 
 STAGE_FOLDER_NAME: Final = ".jupyter-slurm-stage"
@@ -191,6 +192,15 @@ def parse_stage(text: str) -> list[StagedFolder]:
     if len({folder.source for folder in found}) < len(found):
         raise UsageError(f"stage={text} names a folder twice.", hint="Name each folder once.")
     return found
+
+
+def with_local_sources(text: str, local: str) -> str:
+    """Return a value of ``stage=`` whose folders are those of another reading of it, with this computer's variables."""
+    folders, own = parse_stage(text), parse_stage(local)
+    if len(folders) != len(own):  # a variable with a comma
+        return local
+    both = zip(folders, own, strict=True)
+    return ",".join(mine.source + (f":{folder.dest}" if folder.dest else "") for folder, mine in both)
 
 
 def parse_sync(text: str) -> dict[str, bool]:

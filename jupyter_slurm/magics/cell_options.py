@@ -15,13 +15,13 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.request import origin
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.submission.submit import python_named
+from jupyter_slurm.client.submission.submit import python_named, runner_names
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.domain.options.option_parser import words_of
 from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
-from jupyter_slurm.domain.scripts.script import header_options
-from jupyter_slurm.errors import UsageError
+from jupyter_slurm.domain.scripts.script import Kind, classify, header_options
+from jupyter_slurm.errors import CellError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.in_out_variables import PackedVariables
@@ -30,6 +30,7 @@ __all__ = [
     "ENVIRONMENT_WORDS",
     "OF_JOBS_ALONE",
     "as_python",
+    "cell_kind",
     "cell_label",
     "cell_name",
     "cell_python",
@@ -83,6 +84,24 @@ def as_python(cell: str) -> str:
     transformer: Any = TransformerManager
     text: str = transformer().transform_cell(cell)
     return text
+
+
+def cell_kind(shell: Any, parsed: MagicLine, cell: str) -> Kind:
+    """Return the kind of the cell of a job, which has only its own variables and those that the line sends.
+
+    Raises
+    ------
+    CellError
+        The cell is neither a script nor Python, or its first line has a name without a value.
+    """
+    # A function that is sent brings other names.
+    names = None if {"in", "sweep"} & parsed.keywords.keys() else runner_names(cell, shell)
+    try:
+        return classify(cell, as_python, names)
+    except CellError as error:
+        if name := error.details.get("variable"):
+            error.hint = f"{error.hint} To send a variable of the notebook, add in={name} to the line."
+        raise
 
 
 def cell_python(parsed: MagicLine, cluster: Cluster) -> str:

@@ -16,17 +16,18 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Preview, Submission, preview, submit
+from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.magic_line.shell_operators import without_input
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, header_warnings
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_options
-from jupyter_slurm.domain.scripts.script import classify, header_options, ignored_headers
+from jupyter_slurm.domain.scripts.script import header_options, ignored_headers
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
-    as_python,
+    cell_kind,
     cell_label,
     cell_name,
     cell_python,
@@ -38,7 +39,7 @@ from jupyter_slurm.magics.cell_options import (
     slurm_options,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.user_namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import local_variables, lookup_in, parse_for_cluster, variables
 from jupyter_slurm.runner.cell.sweep_parameters import INDEX
 
 if TYPE_CHECKING:
@@ -117,10 +118,10 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
     """Run ``%%sbatch``: submit the cell as a job."""
     cluster, prefix = for_submission(), "%%sbatch "
     with pointing_at(prefix, line):
-        table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(line, table, CELL_KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
+        parsed = parse_for_cluster(parse_cell_line, cluster, line, table, CELL_KEYWORDS, lookup)
         check(parsed)
-    kind = classify(cell, as_python)
+    kind = cell_kind(shell, parsed, cell)
     header_options(cell)  # an open quote is refused before the submission, not by the node
     if kind == "script" and "python" in parsed.keywords and "resume" not in parsed.keywords:
         raise UsageError(
@@ -187,17 +188,8 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = for_submission(), "%sbatch "
     with pointing_at(prefix, line):
-        table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
-        words, read = without_input(line, lookup, variables(line, cluster))
-        parsed = parse_line_magic(words, table, FILE_KEYWORDS, lookup, variables(line, cluster))
-        check(parsed, wrap=True)
-        # The variables in a script are those of the node, not of this machine.
-        as_typed = parse_line_magic(words, table, FILE_KEYWORDS, lookup)
-        if read is not None:
-            if parsed.rest:
-                hint = "Use `%sbatch [options] job.sh [arguments]`."
-                raise UsageError(f"The line has two scripts: {parsed.rest[0]} and {read}.", hint=hint)
-            parsed.rest.append(read)
+        table = option_table(cluster, "sbatch")
+        parsed, as_typed, local_name = _parse_file_line(line, cluster, table, lookup_in(shell, local_ns))
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: _FileParts = {
         **_pythons(parsed, cluster, "script"),
@@ -220,12 +212,36 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     else:
         from jupyter_slurm.client.submission.script_files import read_script  # cells have no file
 
-        script = read_script(cluster, parsed.rest[0])
+        script = read_script(cluster, parsed.rest[0], local_name)
         _check_header(script.text, "script", table)
         more["cwd"] = script.folder  # where sbatch would be called on the login node
         options = slurm_options(parsed)
         submission = Submission("script", script.text, options, parsed.rest[1:], script_name=script.name, **more)
     return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
+
+
+def _parse_file_line(
+    line: str, cluster: Cluster, table: OptionTable, lookup: Lookup
+) -> tuple[MagicLine, MagicLine, str | None]:
+    """Return a line of ``%sbatch``, the same without variables, and the script's name with those of this computer.
+
+    The variables in a command (``--wrap``) are those of the node.
+    """
+    (words, read), (_, local_read) = (
+        without_input(line, lookup, names) for names in (variables(line, cluster), local_variables(line))
+    )
+    parsed = parse_for_cluster(parse_line_magic, cluster, words, table, FILE_KEYWORDS, lookup)
+    local, as_typed = (
+        parse_line_magic(words, table, FILE_KEYWORDS, lookup, names) for names in (local_variables(words), {})
+    )
+    check(parsed, wrap=True)
+    if read is None:
+        return parsed, as_typed, next(iter(local.rest), None)
+    if parsed.rest:
+        hint = "Use `%sbatch [options] job.sh [arguments]`."
+        raise UsageError(f"The line has two scripts: {parsed.rest[0]} and {read}.", hint=hint)
+    parsed.rest.append(read)
+    return parsed, as_typed, local_read
 
 
 def _submit(
@@ -316,7 +332,7 @@ def _check_header(text: str, kind: str, table: OptionTable) -> None:
         where = ", ".join(map(str, lines))
         first = "first command" if kind == "script" else "first statement"
         sys.stderr.write(f"Warning: Slurm ignores #SBATCH in line {where}: it comes after the {first}.\n")
-    sys.stderr.writelines(f"Warning: {warning}\n" for warning in header_warnings(text))
+    sys.stderr.writelines(f"Warning: {warning}\n" for warning in header_warnings(text, table))
 
 
 def find_launcher(parsed: MagicLine) -> str | None:

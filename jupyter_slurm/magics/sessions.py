@@ -17,7 +17,7 @@ from jupyter_slurm.domain.scripts.environments import AUTOMATIC_ENVIRONMENT
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.magics.cell_options import mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.user_namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import lookup_in, parse_for_cluster
 
 __all__ = ["run"]
 
@@ -35,12 +35,13 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
     cluster, prefix = resolve_cluster(name), "%slurm launch" + line.removesuffix(rest)
     with pointing_at(prefix, rest):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
-        parsed = parse_cell_line(
+        parsed = parse_for_cluster(
+            parse_cell_line,
+            cluster,
             rest,
             table,
             WORDS,
             lambda name: MISSING if name in _NODE_PLACEHOLDERS else lookup(name),
-            variables(rest, cluster),
         )
     if parsed.keywords.get("env") == AUTOMATIC_ENVIRONMENT:
         from jupyter_slurm.client.environments.automatic import automatic_environment

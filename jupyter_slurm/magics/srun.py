@@ -26,13 +26,12 @@ from jupyter_slurm.domain.options.step_options import (
     step_options,
     without_shell_code,
 )
-from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.domain.slurm_values import format_duration
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
     ENVIRONMENT_WORDS,
     OF_JOBS_ALONE,
-    as_python,
+    cell_kind,
     cell_name,
     check_step,
     environment_name,
@@ -88,7 +87,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
         parsed = parse_cell_line(line, table, {**CELL_KEYWORDS, **OF_JOBS_ALONE}, lookup, variables(line, cluster))
         check_step(parsed)
-    kind = classify(cell, as_python)
+    kind = cell_kind(shell, parsed, cell)
     if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.keywords]):
         raise UsageError(
             f"{both[0]}= applies to Python cells, and this cell is a script.", hint="Pass arguments: `-- {x}`."

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 import comm
 import ipywidgets
+from IPython.core.getipython import get_ipython
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.client.submission.submit import Submission, python_named, submit
+from jupyter_slurm.client.submission.submit import Submission, python_named, runner_names, submit
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError, SubmitRefused, UsageError
@@ -149,7 +150,7 @@ class SubmitForm(WidgetPanel):
     def _submission(self, cell: str) -> Submission:
         cluster = self._cluster
         parsed = parse_cell_line(self.line.removeprefix("%%sbatch"), option_table(cluster, "sbatch"), {})
-        kind = classify(cell)
+        kind = classify(cell, names=runner_names(cell, get_ipython()))
         python = python_named(None, cluster) if kind == "python" else None
         return Submission(kind, cell, parsed.options, python=python)
 

@@ -14,6 +14,8 @@ from words import find_refused
 
 from jupyter_slurm.cli import main as command_line
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
+from jupyter_slurm.cli.terminal import is_help
+from jupyter_slurm.client.sessions import launch as launching
 from jupyter_slurm.config import Settings
 from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import UsageError
@@ -96,6 +98,33 @@ def test_an_option_without_a_name_is_refused() -> None:
     for words in (["--cluster"], ["--cluster=", "x"], ["--cluster", "--", "x"]):
         with pytest.raises(UsageError, match="needs the name of a cluster"):
             with_cluster_first(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-p", "gpu", "-h"], True),
+        (["--help", "--", "serve"], True),
+        (["-p", "gpu", "--", "mlflow", "server", "-h", "{host}"], False),
+        (["--", "serve", "--help"], False),
+        (["-p", "gpu"], False),
+    ],
+)
+def test_the_help_is_requested_before_the_command_alone(words: list[str], expected: bool) -> None:
+    assert is_help(words) == expected
+
+
+def test_an_option_of_the_command_is_not_the_help_of_launch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def resolve(name: str | None) -> None:
+        raise UsageError("The line was read.", hint="It goes on.")
+
+    monkeypatch.setattr(launching, "resolve_cluster", resolve)
+    assert command_line.main(["launch", "-p", "gpu", "--", "mlflow", "server", "-h", "{host}"]) == 1
+    assert "The line was read." in capsys.readouterr().err
+    assert command_line.main(["launch", "-p", "gpu", "-h", "--", "mlflow"]) == 0
+    assert capsys.readouterr().out.startswith("usage: jupyter slurm launch")
 
 
 def test_two_different_clusters_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -74,8 +75,23 @@ def test_jobs_of_a_cluster_far_away(laptop: Any, ssh_site: Site, wait_for: Calla
     assert "Cluster far has 1 more: `jupyter slurm sessions --cluster far`." in laptop.printed("sessions").stderr
     assert "far" not in laptop.printed("log", "nobody").stderr
     assert laptop.printed("log", "w").returncode == 0
+    _check_sessions_without_slurm(laptop)
     stopped = laptop.printed("stop", "w")
     assert (stopped.returncode, "Stopped: Session" in stopped.stdout) == (0, True), stopped
     assert laptop.printed("cancel", job, "--cluster", "far").returncode == 0
     question = ("squeue", "--noheader", f"--jobs={job}", "--states=PD,R", "--format=%T")
     wait_for(lambda: not ssh_site.slurm.run(*question).stdout, "the job to be cancelled")
+
+
+def _check_sessions_without_slurm(laptop: Any) -> None:
+    """Check that sessions need no chosen cluster on a computer without the Slurm commands."""
+    programs = laptop.home / "programs"
+    programs.mkdir()
+    (programs / "setpriv").symlink_to(str(shutil.which("setpriv")))
+    everything, laptop.environment["PATH"] = laptop.environment["PATH"], str(programs)
+    listed = laptop.printed("sessions")
+    assert (listed.returncode, listed.stderr) == (0, ""), listed
+    assert listed.stdout.splitlines()[1].startswith("w "), listed
+    assert laptop.printed("log").returncode == 0
+    assert "no cluster is chosen" in laptop.printed("jobs").stderr
+    laptop.environment["PATH"] = everything

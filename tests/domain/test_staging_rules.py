@@ -15,6 +15,7 @@ from jupyter_slurm.domain.staging_rules import (
     parse_listing,
     parse_stage,
     parse_sync,
+    with_local_sources,
 )
 from jupyter_slurm.errors import UsageError
 
@@ -35,6 +36,12 @@ def test_the_words_of_a_line():
             parse_stage(wrong)
     with pytest.raises(UsageError, match="not a way to synchronise"):
         parse_sync("deleted")
+
+
+def test_folders_have_the_variables_of_this_computer_and_directories_those_of_the_cluster():
+    far, own = "/users/a/p:/users/a/q,data:$S/d,~/f:~/g", "/home/ana/p:/home/ana/q,data:/s/d,~/f:~/g"
+    assert with_local_sources(far, own) == "/home/ana/p:/users/a/q,data:$S/d,~/f:~/g"
+    assert with_local_sources("$X", "a,b") == "a,b"
 
 
 def test_a_list_of_rsync_is_read_with_all_names_there_can_be():

@@ -298,6 +298,9 @@ def test_show_submits_nothing(kernel: Any) -> None:
         ("-J 'open", "print(1)", "UsageError", "not closed", "'open"),
         ("python=/usr/bin/python3", "#!/bin/sh\ntrue", "UsageError", "Python cells", None),
         ("", "echo hello world", "CellError", "#!/bin/bash", None),
+        ("--gpus 1", "nvidia-smi", "CellError", "#!/bin/bash", None),
+        ("-A <account>", "print(1)", "UsageError", "Replace <account> with your own value.", "<account>"),
+        ("-n=4", "print(1)", "OptionError", "Write -n 4 or --ntasks=4.", "-n=4"),
         ("-p nowhere", "print(1)", "SubmitRefused", "nowhere", "-p nowhere"),
         ("--gpus-per-node 99", "print(1)", "SubmitRefused", "configuration", "--gpus-per-node 99"),
         ("-N1 -n abc", "print(1)", "SubmitRefused", "abc", "-n abc"),
@@ -318,6 +321,14 @@ def test_bad_input_is_refused_with_its_place(
         under = "".join(c if m == "^" else "" for c, m in zip(lines[at - 1], lines[at].ljust(999), strict=False))
         assert under == marked
     assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
+
+
+def test_a_command_of_a_shell_is_refused_for_a_step_and_runs_on_its_line(kernel: Any) -> None:
+    ran = kernel.run("%%srun -n 1\nnvidia-smi")
+    assert (ran.error, "No allocation is open" in ran.stdout) == ("CellError", False)
+    assert "#!/bin/bash" in ran.traceback
+    kernel.ok("%srun as=step wait env FOO=bar printenv FOO")
+    assert kernel.value("step.stdout") == "bar\n"
 
 
 def test_what_no_command_can_be_given_is_refused(kernel: Any, way: Way) -> None:

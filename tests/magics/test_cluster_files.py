@@ -77,6 +77,18 @@ def test_a_script_that_is_missing_on_this_computer_may_be_one_of_the_cluster(ker
     assert ("For a script on the cluster, use `%sbatch " in ran.traceback) == way.is_remote
 
 
+@pytest.mark.parametrize("word", ["~/own.sh", "$HOME/own.sh", "< ~/own.sh"])
+def test_the_home_of_a_script_is_that_of_this_computer(kernel: Any, gate: Any, word: str) -> None:
+    path = gate("own.sh")
+    path.write_text("#!/bin/sh\necho own\n")
+    kernel.ok(f"import os\nbefore = os.environ['HOME']\nos.environ['HOME'] = {str(path.parent)!r}")
+    try:
+        kernel.ok(f"%sbatch as=job wait -p arandu {word}")
+        assert kernel.value("job.stdout") == "own\n"
+    finally:
+        kernel.ok("os.environ['HOME'] = before")
+
+
 def test_a_script_is_read_as_the_input_of_a_shell(kernel: Any, gate: Any) -> None:
     path = gate("job.sh")
     path.write_text("#!/bin/sh\necho $SLURM_JOB_NAME\n")

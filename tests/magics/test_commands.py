@@ -57,6 +57,7 @@ def test_scancel_takes_jobs_and_lists(kernel: Any, waiting: Any) -> None:
     assert kernel.value("waiting.wait(check=False).state") == "CANCELLED"
 
 
+@pytest.mark.root  # a slurmd of another user refuses it
 def test_sbcast_copies_a_file_to_the_nodes_of_a_job(
     kernel: Any, waiting: Any, gate: Callable[[str], Path], wait_for: Callable[..., Any]
 ) -> None:

@@ -135,6 +135,7 @@ def test_names_of_the_cluster_and_of_the_notebook_are_offered(
     for line, expected in PLACES:
         wanted = [text.format(**known) for text in expected]
         found = offered(line.replace("{held}", known["held"]))
+        found = [text for text in found if not text.startswith("~/")]  # environments in the tester's home
         if found != wanted:
             wrong[line] = found
     assert not wrong

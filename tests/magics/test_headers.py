@@ -90,6 +90,8 @@ def test_what_sbatch_drops_from_a_header_line_is_told(kernel: Any) -> None:
         ("-p =arandu wait", "", "the = of -p", "Write -p arandu"),
         ("-p arandu wait = 3", "", "beside =", "wait=3, or leave the = out"),
         ("", "--time = 3", "Line 2: no blank may stand beside the = of --time", "Write #SBATCH --time=3"),
+        ("-n=2", "", "No = may stand between -n and its value", "Write -n 2 or --ntasks=2."),
+        ("", "-n1 -t=3", "Line 2: no = may stand between -t and its value", "Write #SBATCH -t 3 or --time=3."),
         ("", "-n1 --time= 3", "Line 2: no blank may stand beside the = of --time", "Write #SBATCH --time=3"),
     ],
 )
@@ -98,6 +100,15 @@ def test_blanks_beside_an_equals_sign_are_named(kernel: Any, line: str, header: 
     assert refused.status == "error"
     assert said in refused.traceback
     assert meant in refused.traceback
+
+
+@pytest.mark.here_only("it is about the text of a script")
+def test_a_value_that_sbatch_takes_with_its_equals_sign_is_submitted(kernel: Any) -> None:
+    ran = kernel.ok(f"%%sbatch as=j wait\n#!/bin/sh\n#SBATCH -J=signed\n{_SHOW}")
+    assert "Warning: Line 2: for sbatch, the = after -J is a part of the value." in ran.stderr
+    assert "JobName==signed" in kernel.value("j.stdout")
+    refused = kernel.run("%%sbatch\n#!/bin/sh\n#SBATCH -p=arandu\ntrue")
+    assert "Write #SBATCH -p arandu" in refused.traceback
 
 
 @pytest.mark.here_only("it is about the text of a script")

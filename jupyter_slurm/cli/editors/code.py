@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
 from jupyter_slurm.cli.editors.hosts import EditorHost, host_names, load_host, remove_host, write_host
-from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim, is_help
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import ConfigError, UsageError
 
@@ -61,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     words: list[str] = args.words
-    if {"-h", "--help"} & set(words):
+    if is_help(words):
         args.explain()
         return 0
     if words[:1] in (["--list"], ["--remove"], ["--connect"]):

@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
 from jupyter_slurm.cli.environments.job_output import follow_job
-from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim, is_help
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
 
@@ -50,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    if {"-h", "--help"} & set(args.words) or not args.words:
+    if is_help(args.words) or not args.words:
         args.explain()
         return 0 if args.words else 2
     from jupyter_slurm.client.environments.environment import (

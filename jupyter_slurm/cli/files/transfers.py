@@ -12,7 +12,7 @@ from jupyter_slurm.cli.arguments.cluster import (
     requested_cluster,
     with_cluster_first,
 )
-from jupyter_slurm.cli.terminal import add_command, add_verbatim, for_terminal
+from jupyter_slurm.cli.terminal import add_command, add_verbatim, for_terminal, is_help
 from jupyter_slurm.documentation import page_url
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _copy(args: argparse.Namespace) -> int:
     """Copy between or within clusters; the words have options of sbatch."""
-    if not args.words or {"-h", "--help"} & set(args.words):
+    if not args.words or is_help(args.words):
         args.explain()
         return 0 if args.words else 2
     from jupyter_slurm.client.clusters.cluster import use

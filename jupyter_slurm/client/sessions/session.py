@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from jupyter_slurm.client.render.session_card import (
 )
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.errors import SlurmError, UsageError
+from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -241,32 +241,57 @@ class SessionList(JobList[Session]):
     """List of sessions, shown as a table of their states and addresses."""
 
     def table(self, ssh_hosts: Mapping[str, str] | None = None) -> Table:
-        """Return the sessions as a table.
+        """Return the sessions as a table, with the cluster if they are on several.
 
         Parameters
         ----------
         ssh_hosts : mapping, optional
             Hosts for ssh of this computer: key of the job to name. None: each has the name of its session.
         """
-        return Table(["NAME", "STATE", "JOBID", "NODES", "ADDRESS"], [session._row(ssh_hosts) for session in self])
+        names, rows = ["NAME", "STATE", "JOBID", "NODES", "ADDRESS"], [session._row(ssh_hosts) for session in self]
+        if len({session.cluster for session in self}) > 1:
+            names, rows = ["CLUSTER", *names], [[one.cluster, *row] for one, row in zip(self, rows, strict=True)]
+        return Table(names, rows)
 
 
 def sessions(*, active: bool = True) -> SessionList:
-    """Return your sessions on this cluster, the latest first; ``active``: only unfinished ones."""
-    cluster = current()
-    found = cluster.client.get(cluster.path("sessions"), params={"state": "active" if active else "all"})
-    return SessionList(Session(cluster, data) for data in found)
+    """Return your sessions on this cluster, the latest first; ``active``: only unfinished ones.
+
+    On a computer without Slurm where no cluster was chosen, those of all clusters with a connection are returned.
+
+    Raises
+    ------
+    ConfigError
+        This computer has no Slurm, no cluster was chosen, and none has a connection.
+    """
+    try:
+        return _sessions_of([current()], active=active)
+    except ConfigError:
+        if is_chosen() or not (clusters := other_clusters()):
+            raise
+    return _sessions_of(clusters, active=active)
 
 
 def sessions_elsewhere() -> SessionList:
-    """Return the active sessions of the other clusters with a connection; none if a cluster was chosen."""
+    """Return the active sessions of the clusters with a connection that :func:`sessions` leaves out.
+
+    None are left out if a cluster was chosen, or if this computer has no Slurm.
+    """
     found: list[Session] = []
-    if not is_chosen():
-        for cluster in other_clusters(current()):
+    with contextlib.suppress(ConfigError):
+        for cluster in other_clusters(current()) if not is_chosen() else ():
             with contextlib.suppress(SlurmError):
-                told = cluster.client.get(cluster.path("sessions"), params={"state": "active"})
-                found += [Session(cluster, data) for data in told]
+                found += _sessions_of([cluster], active=True)
     return SessionList(found)
+
+
+def _sessions_of(clusters: Iterable[Cluster], *, active: bool) -> SessionList:
+    params = {"state": "active" if active else "all"}
+    return SessionList(
+        Session(cluster, data)
+        for cluster in clusters
+        for data in cluster.client.get(cluster.path("sessions"), params=params)
+    )
 
 
 def session(name: str) -> Session:

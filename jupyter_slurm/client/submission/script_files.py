@@ -41,7 +41,7 @@ class ScriptFile(NamedTuple):
     folder: str | None = None
 
 
-def read_script(cluster: Cluster, word: str) -> ScriptFile:
+def read_script(cluster: Cluster, word: str, local_name: str | None = None) -> ScriptFile:
     """Read a script.
 
     Parameters
@@ -50,6 +50,8 @@ def read_script(cluster: Cluster, word: str) -> ScriptFile:
         The cluster of the job.
     word : str
         Path of a file of this computer, found as sbatch finds it; or ``CLUSTER:PATH`` for a file of the cluster.
+    local_name : str, optional
+        The path of a file of this computer, if its variables differ from those of the cluster.
 
     Raises
     ------
@@ -59,9 +61,10 @@ def read_script(cluster: Cluster, word: str) -> ScriptFile:
         The cluster has no such file.
     """
     name, path = split_address(word)
-    if name is None or os.path.exists(word) or not (name in (cluster.name, chosen()) or is_site_or_id(name)):
-        path = _find(word)
-        return ScriptFile(os.path.basename(path), _checked(path, _read(cluster, path)))
+    local = local_name or word
+    if name is None or os.path.exists(local) or not (name in (cluster.name, chosen()) or is_site_or_id(name)):
+        path = _find(local)
+        return ScriptFile(os.path.basename(path), _checked(path, _read(cluster, path, word)))
     if name not in (cluster.name, chosen()):
         raise UsageError(
             f"{word} is a file of {name}, and this notebook uses {cluster.name}.",
@@ -97,7 +100,8 @@ def _find(name: str) -> str:
     return shutil.which(name, mode=os.R_OK) or name
 
 
-def _read(cluster: Cluster, path: str) -> bytes:
+def _read(cluster: Cluster, path: str, word: str) -> bytes:
+    """Read a file of this computer. ``word`` is its name with the variables of the cluster."""
     try:
         with open(path, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -108,7 +112,7 @@ def _read(cluster: Cluster, path: str) -> bytes:
         why = error.strerror if os.path.isdir(folder or ".") else f"there is no folder {folder or os.curdir}"
         hint = "Check the path. It is relative to %pwd, and means a file of the computer of this notebook."
         if cluster.is_remote:
-            hint += f" For a script on the cluster, use `%sbatch {cluster.name}:{path}`."
+            hint += f" For a script on the cluster, use `%sbatch {cluster.name}:{word}`."
         raise UsageError(f"{path} cannot be read: {why}.", hint=hint) from None
 
 

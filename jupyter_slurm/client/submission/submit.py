@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,13 +19,14 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, report_warnings, request_job
 from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.domain.scripts.script import RUNNER_NAMES
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.in_out_variables import PackedVariables
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 
-__all__ = ["Preview", "Submission", "preview", "python_named", "submit"]
+__all__ = ["Preview", "Submission", "preview", "python_named", "runner_names", "submit"]
 
 
 @dataclass(frozen=True)
@@ -200,3 +203,25 @@ def submit(cluster: Cluster, submission: Submission, *, notify: Callable[[api.Jo
         data = request_job(cluster, body)
     (notify or report_warnings)(data)
     return handle(cluster, data, from_start=True)
+
+
+def runner_names(cell: str, shell: Any) -> Container[str] | None:
+    """Return the names to check in the cell of a job; None for a single line such as ``ls -l``, a magic on the node.
+
+    Parameters
+    ----------
+    cell : str
+        The cell.
+    shell : InteractiveShell or None
+        IPython of this process. Its extensions, aliases and own magics are not on the node.
+    """
+    lines = cell.lstrip().splitlines()  # IPython takes a cell with a blank line at its end for Python
+    first = re.match(r"\w+", lines[0]) if len(lines) == 1 else None
+    magic = shell.find_line_magic(first[0]) if shell is not None and first else None
+    if magic is None or first is None:
+        return RUNNER_NAMES
+    from IPython.core.alias import default_aliases  # the command line does without IPython
+
+    is_alias = first[0] in {"ed", "hist", "rep", *(name for name, _ in default_aliases())}
+    is_of_ipython = is_alias or (inspect.ismethod(magic) and magic.__module__.startswith("IPython."))
+    return None if is_of_ipython else RUNNER_NAMES

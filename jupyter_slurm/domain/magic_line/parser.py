@@ -11,13 +11,20 @@ keyword: those have to be typed (:mod:`jupyter_slurm.domain.magic_line.tokenizer
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jupyter_slurm.domain.magic_line.equals_signs import check_equals, check_lone_equals
 from jupyter_slurm.domain.magic_line.expand import Lookup
-from jupyter_slurm.domain.magic_line.shell_operators import as_batch_job, as_command, as_step, check_operators
+from jupyter_slurm.domain.magic_line.shell_operators import (
+    as_batch_job,
+    as_command,
+    as_step,
+    check_operators,
+    check_placeholders,
+)
 from jupyter_slurm.domain.magic_line.tokenizer import NO_VARIABLES, Token, tokenize
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
@@ -84,6 +91,7 @@ def parse_cell_line(
         ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables, lambda token: _is_end(token) or "sweep" not in keywords)
+    check_placeholders(line, itertools.takewhile(lambda token: not _is_end(token), tokens))
     check_operators(line, tokens)
     texts = [token.text for token in tokens]
     options, ours, typed, at = list[Option](), dict[str, str | None](), list[Token](), 0
@@ -110,12 +118,16 @@ def parse_line_magic(
 ) -> MagicLine:
     """Parse a line magic: keywords first, then options, then the script or command with its arguments.
 
+    A bare word whose keyword needs a value (``env``) is the script or command.
+
     Parameters and errors are those of :func:`parse_cell_line`.
     """
     tokens = tokenize(line, lookup, variables, lambda token: not _continues_keywords(token, keywords))
     texts = [token.text for token in tokens]
     ours, at = dict[str, str | None](), 0
-    while at < len(tokens) and _continues_keywords(tokens[at], keywords):
+    while at < len(tokens) and (
+        _continues_keywords(tokens[at], keywords) or _has_apart_value(tokens, at, line, keywords)
+    ):
         _add_keyword(table, tokens[at], line, keywords, ours)
         at += 1
     first, options = at, list[Option]()
@@ -128,6 +140,7 @@ def parse_line_magic(
         at += sum(len(option.tokens) for option in found)
     typed = tokens[first:at]
     operands = tokens[at + 1 :] if at < len(tokens) and _is_end(tokens[at]) else tokens[at:]
+    check_placeholders(line, tokens[:at])
     check_operators(line, tokens, as_step(next(iter(operands), None)) if table.command == "srun" else as_batch_job)
     _check_arguments(table, operands[1:])
     rest = [token.text for token in operands]
@@ -149,6 +162,7 @@ def command_arguments(
         ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables)
+    check_placeholders(line, tokens)
     check_operators(line, tokens, as_command(table.command))
     texts = [token.text for token in tokens]
     at = 0
@@ -182,7 +196,7 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
             span=[token.start, token.end],
         )
     try:
-        return check_equals(table.read_option(texts, at), tokens)
+        return check_equals(table.read_option(texts, at), tokens, table)
     except OptionError as error:
         error.details.setdefault("span", [token.start, token.end])
         raise
@@ -208,9 +222,15 @@ def _match_keyword(token: Token) -> re.Match[str] | None:
 def _continues_keywords(token: Token, keywords: _Keywords) -> bool:
     """Return whether the keywords of a line magic continue: with a keyword, or a mistyped keyword with a value."""
     match = _match_keyword(token)
-    return match is not None and (
-        match["word"] in keywords or bool(match["value"] and _similar_keyword(match["word"], keywords))
-    )
+    if match is None or match["word"] in keywords:
+        return match is not None and (match["value"] is not None or not keywords[match["word"]])
+    return bool(match["value"] and _similar_keyword(match["word"], keywords))
+
+
+def _has_apart_value(tokens: Sequence[Token], at: int, line: str, keywords: _Keywords) -> bool:
+    """Return whether a word is a keyword with a blank before its equals sign: ``env = torch``."""
+    following = tokens[at + 1 : at + 2]
+    return tokens[at].text in keywords and any(line.startswith("=", token.start) for token in following)
 
 
 def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
@@ -218,7 +238,7 @@ def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
         said = f"{line[token.start : token.end]!r} begins with a dash that is not the one of options."
         raise UsageError(said, hint=f"Did you mean {meant}?", span=[token.start, token.end], suggestion=meant)
     match = _match_keyword(token)
-    if match and match["word"] in keywords and keywords[match["word"]] == (match["value"] is not None):
+    if match and match["word"] in keywords and keywords[match["word"]] in (None, match["value"] is not None):
         raise UsageError(
             f"The keyword {line[token.start : token.end]!r} must come before Slurm's options.",
             hint=f"Move it to the front, or write ./{token.text} for a file of that name.",
@@ -258,6 +278,8 @@ def _add_keyword(
             f"{line[token.start : token.end]!r} is neither an option of Slurm nor a keyword of jupyter_slurm.",
             hint=f"Did you mean {near}?"
             if near
+            else "Leave out the blank after the comma, or put the value in quotes."
+            if line[: token.start].rstrip().endswith(",")
             else f"The keywords are {', '.join(sorted(keywords))}. Write arguments after --.",
             span=span,
             suggestion=near,

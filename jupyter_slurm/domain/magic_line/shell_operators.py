@@ -1,4 +1,4 @@
-"""Operators of a shell in a magic line: ``|``, ``>``, ``<``, ``&&``, ``;``.
+"""Operators of a shell in a magic line: ``|``, ``>``, ``<``, ``&&``, ``;``; and placeholders, such as ``<account>``.
 
 No shell reads a magic line, so that Slurm's commands would get them as arguments. Quoted ones are arguments.
 """
@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.tokenizer import NO_VARIABLES, Token, tokenize
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["as_batch_job", "as_command", "as_shell_text", "as_step", "check_operators", "without_input"]
+__all__ = [
+    "as_batch_job",
+    "as_command",
+    "as_shell_text",
+    "as_step",
+    "check_operators",
+    "check_placeholders",
+    "without_input",
+]
 
 _Advice = Callable[[str, Sequence[Token], str], str]
 
 _BEGINNING = re.compile(r"\|\|?|&&|&?>>?|&|;|\d?(?:<<?<?|>>?|>\|)")
 _END = re.compile(r"(?<!\\)(?:&&|\|\|?|[;&])\Z")
+_PLACEHOLDER = re.compile(r"(?:(?:--)?[A-Za-z][\w-]*=)?(?P<name><[^<>\s]+(?: \w+)*(?<! \d)>)(?=\s|\Z)")
 _NEXT_MAGIC = re.compile(r"(?<=[|;&] )%(?=s)")
 _AS_ARGUMENT = "To pass it as an argument, quote it: '{}'."
 
@@ -52,11 +61,34 @@ def check_operators(line: str, tokens: Sequence[Token], advise: _Advice | None =
             )
 
 
+def check_placeholders(line: str, tokens: Iterable[Token]) -> None:
+    """Refuse the placeholder of a guide, such as ``<account>``, which looks like an operator or a value.
+
+    The arguments of a script or command are not checked: a program may take ``--eos=<s>``.
+
+    Raises
+    ------
+    UsageError
+        ``details["span"]`` has the position of the placeholder.
+    """
+    for token in tokens:
+        if found := _PLACEHOLDER.match(line, token.start):
+            name = found["name"]
+            raise UsageError(
+                f"The line has the placeholder {name}.",
+                hint=f"Replace {name} with your own value. {_AS_ARGUMENT.format(name)}",
+                span=[*found.span("name")],
+            )
+
+
 def _hint(line: str, tokens: Sequence[Token], token: Token, sign: str, advise: _Advice | None) -> str:
     """Return what to write instead: in quotes if no word follows, as for the value of an option."""
     typed, quoted = line[token.start : token.end], _AS_ARGUMENT.format(sign)
     if typed.removesuffix(sign).endswith("="):
         return f"Quote the value: {typed.removesuffix(sign)}'{sign}'."
+    at = token.start if typed.startswith(sign) else token.end - len(sign)
+    if sign == ";" and line[at + 1 :].strip() and "".join(line[:at].split()[-1:]).startswith("sweep="):
+        return "Write the value of sweep= without blanks, or in quotes: sweep='a:1,2; b:3,4'."
     if token is tokens[-1] and _END.search(typed):
         return f"Leave it out. {quoted}" if sign in (";", "&") else quoted
     return f"{advise(line, tokens, sign) if advise else 'Leave it and the words after it out.'} {quoted}"
@@ -116,12 +148,13 @@ def without_input(
     Raises
     ------
     UsageError
-        The name is missing, or the line has two; ``details["span"]`` has the position.
+        The name is missing or a placeholder, or the line has two; ``details["span"]`` has the position.
     """
     tokens, name = tokenize(line, lookup, variables), None
     for number, token in enumerate(tokens):
         if line[token.start : token.start + 1] != "<" or line[token.start : token.start + 2] == "<<":
             continue
+        check_placeholders(line, [token])
         glued = token.text[1:]
         following = tokens[number + 1 : number + 2]
         if name is not None or not (glued or following):

@@ -6,18 +6,21 @@ Source: sbatch(1), and the observed behaviour of sbatch 22.05 and 26.05.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Final, Literal
 
 from jupyter_slurm.domain.scripts.header_words import BLANKS, header_words
 from jupyter_slurm.domain.scripts.pbs_and_lsf_headers import other_lines
 from jupyter_slurm.errors import CellError
+from jupyter_slurm.runner.cell.sweep_parameters import INDEX
 
 __all__ = [
     "MAX_SCRIPT_BYTES",
+    "RUNNER_NAMES",
     "classify",
     "head_lines",
     "header_lines",
@@ -31,6 +34,9 @@ __all__ = [
 
 Kind = Literal["script", "python"]
 
+RUNNER_NAMES: Final = frozenset({*dir(builtins), "In", "Out", "display", "exit", "get_ipython", "quit", INDEX})
+"""Names that a cell has in any job: of Python, of IPython, and of the runner."""
+
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
 """Bytes of the largest script.
 
@@ -39,6 +45,10 @@ Slurm refuses scripts over ``max_script_size`` (4 MiB by default) with a mislead
 
 _VERSION = "-c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
 _SHEBANG_HINT = "Add #!/bin/bash as its first line if it is a shell script."
+_COMMAND_LIKE = (
+    *(ast.Attribute, ast.BinOp, ast.Compare, ast.Constant, ast.Expr, ast.Name, ast.UnaryOp),
+    *(ast.cmpop, ast.expr_context, ast.operator, ast.unaryop),
+)
 _MISPLACED_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts; sbatch prints a warning
 
@@ -56,7 +66,7 @@ def quote_argv(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
+def classify(cell: str, transform: Callable[[str], str] = str, names: Container[str] | None = None) -> Kind:
     """Return the kind of a cell: a script if its first line begins with ``#!``, else Python that compiles.
 
     Parameters
@@ -65,11 +75,14 @@ def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
         Text of the cell.
     transform : callable, optional
         Converts IPython's magics and ``!commands`` to Python.
+    names : container of str, optional
+        Names that the cell has without an assignment. A cell that would fail because its first line has another name
+        is refused: ``nvidia-smi`` is Python, too. By default names are not checked.
 
     Raises
     ------
     CellError
-        The cell is neither, is empty, or is not acceptable to Slurm.
+        The cell is neither, is empty, or is not acceptable to Slurm. ``details["variable"]`` has the missing name.
     """
     if not cell.strip():
         raise CellError("The cell is empty.", hint="Write a script that begins with #!/bin/bash, or Python.")
@@ -89,7 +102,9 @@ def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
             "The #! is not at the beginning of the cell, so Slurm would not accept the cell as a script.",
             hint="Delete everything before it, including blank lines.",
         )
-    _check_python(cell, transform)
+    text, tree = _parse_python(cell, transform)
+    if names is not None:
+        _check_names(text, tree, names)
     return "python"
 
 
@@ -103,11 +118,14 @@ def _size(cell: str) -> int:
         raise CellError(text, hint="Remove it.", line=line) from None
 
 
-def _check_python(cell: str, transform: Callable[[str], str]) -> None:
+def _parse_python(cell: str, transform: Callable[[str], str]) -> tuple[str, ast.Module]:
+    """Return a cell as Python, and its syntax tree."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the job shows the warnings once
-            compile(transform(cell), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            text = transform(cell)
+            compile(text, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            return text, ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
         lines = cell.splitlines()
@@ -117,6 +135,26 @@ def _check_python(cell: str, transform: Callable[[str], str]) -> None:
         raise CellError(
             f"The cell is neither a script nor Python: {reason}{where}.", hint=_SHEBANG_HINT, line=number
         ) from None
+
+
+def _check_names(text: str, tree: ast.Module, names: Container[str]) -> None:
+    """Refuse a cell whose first statements need a name that it does not have, as the commands of a shell do.
+
+    The check ends at the first statement that is more than names, constants and operators, and may bind a name.
+    """
+    for statement in tree.body:
+        nodes = list(ast.walk(statement))
+        if not isinstance(statement, ast.Expr) or not all(isinstance(node, _COMMAND_LIKE) for node in nodes):
+            return
+        used = [(node.lineno, node.col_offset, node.id) for node in nodes if isinstance(node, ast.Name)]
+        for number, _, name in sorted(used):
+            if name not in names and not name.startswith("_"):
+                shown = text.split("\n")[number - 1].strip()[:80]
+                raise CellError(
+                    f"The cell would fail at {shown!r}, because it has no variable {name}.",
+                    hint=_SHEBANG_HINT,
+                    variable=name,
+                )
 
 
 def header_options(text: str) -> list[str]:

@@ -280,7 +280,10 @@ def _allowed_keywords(magic: str, arguments: Sequence[str], last: str) -> Mappin
     if (
         magic in _KEYWORDS_FIRST
         and last
-        and all(word.partition("=")[0] in _KEYWORDS_FIRST[magic] for word in arguments)
+        and all(
+            word.partition("=")[0] in _KEYWORDS_FIRST[magic] and ("=" in word or not _KEYWORDS_FIRST[magic][word])
+            for word in arguments
+        )
     ):
         return _KEYWORDS_FIRST[magic]
     return None

@@ -21,7 +21,7 @@ from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import check_name
 from jupyter_slurm.magics.environments.images import show_job
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.user_namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import local_variables, lookup_in, variables
 
 __all__ = ["run"]
 
@@ -41,6 +41,9 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview 
     prefix = f"%slurm env {typed.removesuffix(line)}"
     with pointing_at(prefix, line):
         asked = parse_environment_line(cluster, line, lookup, variables(line, cluster))
+        own = parse_environment_line(cluster, line, lookup, local_variables(line)).parsed.keywords
+        if "from" in own:
+            asked.parsed.keywords["from"] = own["from"]
         check_name(asked.parsed)
     try:
         made = create_environment(cluster, asked)

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import check_name, mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.user_namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import local_variables, lookup_in, variables
 
 __all__ = ["run", "show_job"]
 
@@ -35,6 +35,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview 
     prefix = f"%slurm image {typed.removesuffix(line)}"
     with pointing_at(prefix, line):
         asked = parse_image_line(cluster, line, lookup, variables(line, cluster))
+        asked = asked._replace(file=parse_image_line(cluster, line, lookup, local_variables(line)).file)
         check_name(asked.parsed)
     try:
         made = submit_image(cluster, asked)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.magic_line.expand import MISSING
@@ -117,6 +117,7 @@ def test_lines_that_have_no_words(line: str, where: str) -> None:
         ("-n1 : -n2 wait", ["-n1", ":", "-n2"], {"wait": None}, []),
         ("-- --", [], {}, ["--"]),
         ("'--' x", [], {}, ["x"]),
+        ("-J '=x' --comment==x", ["-J", "=x", "--comment==x"], {}, []),
         ("in=a=b", [], {"in": "a=b"}, []),
         ("-p a -- wait", ["-p", "a"], {}, ["wait"]),
     ],
@@ -152,6 +153,13 @@ def test_cell_lines(line: str, options: list[str], words: dict[str, str | None],
         ("''", "''", None, None),
         ("-", "-", None, None),
         ("--gpu-per-node 1", "--gpu-per-node", None, "Did you mean --gpus-per-node?"),
+        ("-n1 in=x, y", "y", None, "Leave out the blank after the comma, or put the value in quotes."),
+        ("-n1 -n=4", "-n=4", "No = may stand between -n and its value.", "Write -n 4 or --ntasks=4."),
+        ("-t=1:00:00", "-t=1:00:00", None, "Write -t 1:00:00 or --time=1:00:00."),
+        ("-J='my run'", "-J='my run'", None, "Write -J 'my run' or --job-name='my run'."),
+        ("-n=2 -o=log.txt", "-n=2", None, "Write -n 2 or --ntasks=2."),
+        ("-o=log.txt", "-o=log.txt", None, "Write -o log.txt or --output=log.txt."),
+        ("-p= gpu", "-p= gpu", "No blank may stand beside the = of -p.", "Write -p gpu"),
         ("wait --gpus", "--gpus", "--gpus needs a value.", "Write --gpus=VALUE."),
         ("wait '--hold=1' -n1", "'--hold=1'", "--hold takes no value.", None),
         ("-- a :", ":", "sbatch drops an argument that is only a colon.", None),
@@ -190,6 +198,9 @@ def test_a_word_that_may_have_a_value_is_said_with_and_without_it() -> None:
         ("FOO=1 job.sh", [], {}, ["FOO=1", "job.sh"]),
         ("show --wrap 'echo a b'", ["--wrap", "echo a b"], {"show": None}, []),
         ("- a", [], {}, ["-", "a"]),
+        ("as", [], {}, ["as"]),
+        ("wait in FOO=1 python", [], {"wait": None}, ["in", "FOO=1", "python"]),
+        ("-n2 in x", ["-n2"], {}, ["in", "x"]),
     ],
 )
 def test_line_magics(line: str, options: list[str], words: dict[str, str | None], rest: list[str]) -> None:
@@ -205,6 +216,8 @@ def test_line_magics(line: str, options: list[str], words: dict[str, str | None]
         ("-p x as=j", "as=j"),
         ("ass=j job.sh", "ass=j"),
         ("wait=1 job.sh", "wait=1"),
+        ("as= job.sh", "as="),
+        ("-n=4 job.sh", "-n=4"),
         ("--gpu 1 job.sh", "--gpu"),
         ("job.sh a :", ":"),
     ],
@@ -213,6 +226,60 @@ def test_line_magics_that_are_refused(line: str, where: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_line_magic(line, SBATCH, WORDS)
     assert part(line, caught.value) == where
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"), [("env", ["env"]), ("env FOO=1 python x.py", ["env", "FOO=1", "python", "x.py"])]
+)
+def test_a_command_may_have_the_name_of_a_keyword_that_needs_a_value(line: str, rest: list[str]) -> None:
+    table, words = OptionTable.for_command("srun"), {"env": True, "wait": False}
+    assert parse_line_magic(line, table, words).rest == rest
+    assert parse_line_magic(f"env=torch wait {line}", table, words).rest == rest
+    assert parse_line_magic(f"-n1 {line}", table, words).rest == rest
+
+
+@pytest.mark.parametrize("line", ["env = torch python x.py", "env =torch x.py", "wait env = torch x.py"])
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
+def test_a_keyword_with_a_blank_before_its_equals_sign_is_not_taken_for_a_command(line: str, command: str) -> None:
+    table, words = OptionTable.for_command(command), {"env": True, "wait": False}
+    with pytest.raises(UsageError, match="The keyword env needs a value") as caught:
+        parse_line_magic(line, table, words)
+    assert caught.value.hint == "Write env=VALUE without spaces."
+    assert part(line, caught.value) == "env"
+    assert parse_line_magic("env '=torch'", table, words).rest == ["env", "=torch"]
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("-K=1 hostname", "Write -K1 or --kill-on-bad-exit=1."),
+        ("-I=5 hostname", "Write -I5 or --immediate=5."),
+        ("-K= 1 hostname", "Write -K1"),
+        ("-n=4 hostname", "Write -n 4 or --ntasks=4."),
+    ],
+)
+def test_an_optional_value_is_no_word_of_its_own(line: str, hint: str) -> None:
+    table = OptionTable.for_command("srun")
+    with pytest.raises(OptionError) as caught:
+        parse_line_magic(line, table, {})
+    assert caught.value.hint == hint
+    meant = hint.removeprefix("Write ").split(" or ")[0]
+    assert parse_line_magic(f"{meant} hostname", table, {}).rest == ["hostname"]
+
+
+def test_an_inserted_value_may_begin_with_an_equals_sign() -> None:
+    values = lookup({"v": "=00"})
+    assert parse_line_magic("-J{v} -o {v} x.sh", SBATCH, WORDS, values).options == ["-J=00", "-o", "=00"]
+
+
+@pytest.mark.parametrize("word", ["resume", "resume=5"])
+def test_a_keyword_with_an_optional_value_is_not_taken_for_a_script(word: str) -> None:
+    line, words = f"-p gpu {word} job.sh", {"resume": None}
+    with pytest.raises(UsageError, match="must come before Slurm's options") as caught:
+        parse_line_magic(line, SBATCH, words)
+    assert part(line, caught.value) == word
+    assert parse_line_magic(f"{word} -p gpu job.sh", SBATCH, words).rest == ["job.sh"]
+    assert parse_line_magic(f"-p gpu ./{word}", SBATCH, words).rest == [f"./{word}"]
 
 
 # Python's values -----------------------------------------------------------------------------------------------------
@@ -245,11 +312,13 @@ def test_a_dash_of_a_text_processor_is_told(typed: str, meant: str | None) -> No
     assert parse_line_magic(f"./{typed}", SBATCH, WORDS).rest == [f"./{typed}"]
 
 
+@example("=00")
 @given(TEXT.filter(lambda value: value != ":"))  # sbatch drops an argument that is only a colon
 def test_a_value_is_one_word_wherever_words_may_stand(value: str) -> None:
     values = lookup({"v": value})
-    parsed = parse_cell_line('--comment {v} --wckey="{v}" as=x{v} wait -- {v} "$v" a${v}b', SBATCH, WORDS, values)
-    assert parsed.options == ["--comment", value, f"--wckey={value}"]
+    line = '--comment {v} --wckey="{v}" -Jx{v} -o x{v} as=x{v} wait -- {v} "$v" a${v}b'
+    parsed = parse_cell_line(line, SBATCH, WORDS, values)
+    assert parsed.options == ["--comment", value, f"--wckey={value}", f"-Jx{value}", "-o", f"x{value}"]
     assert parsed.keywords == {"as": f"x{value}", "wait": None}
     assert parsed.args == [value, value, f"a{value}b"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell
 from jupyter_slurm.domain.magic_line.shell_operators import without_input
 from jupyter_slurm.domain.magic_line.tokenizer import tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 from jupyter_slurm.errors import UsageError
 
 NAMES: dict[str, object] = {"job": 12, "sign": "|", "path": "a b"}
@@ -117,6 +119,74 @@ def test_a_script_is_read_from_a_file_as_in_a_shell(line: str, rest: str, name: 
 def test_an_input_that_is_wrong(line: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         without_input(line)
+
+
+PLACEHOLDERS = [
+    ("-A <account> -p gpu", "<account>"),
+    ("-p gpu --account=<project>", "<project>"),
+    ("-p gpu -A <your-account>", "<your-account>"),
+    ("-p gpu -A <your account> -n 1", "<your account>"),
+    ("-n <N>", "<N>"),
+    ("as=<name>", "<name>"),
+]
+
+
+@pytest.mark.parametrize("command", ["sbatch", "salloc", "srun", "squeue"])
+@pytest.mark.parametrize(("line", "name"), PLACEHOLDERS)
+def test_the_placeholder_of_a_guide_is_named(line: str, name: str, command: str) -> None:
+    table, words = OptionTable.for_command(command), {"as": True}
+    for parse in (
+        lambda: parse_cell_line(line, table, words),
+        lambda: parse_line_magic(line, table, words),
+        lambda: command_arguments(line, table),
+        lambda: parse_line_magic(without_input(f"{line} job.sh")[0], table, words),
+    ):
+        with pytest.raises(UsageError, match="has the placeholder") as caught:
+            parse()
+        assert f"Replace {name} with your own value." in str(caught.value.hint)
+        start, end = caught.value.details["span"]
+        assert line[start:end] == name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("cat <in.txt >out", "sort < in.txt", "cat <in >out", "cat <in.txt", "<<EOF", "cat <in.txt a >b"),
+        *("sort <in 2> err", "sort <in.txt> out"),
+    ],
+)
+def test_a_redirection_is_no_placeholder(line: str) -> None:
+    hint = str(error_of(lambda: parse_line_magic(line, OptionTable.for_command("srun"), WORDS)).hint)
+    assert line.startswith("<<") or f"sh -c '{line}'" in hint
+    without_input("<job.sh 2> err")  # the parser names the second one
+
+
+@pytest.mark.parametrize("word", ["--eos=<s>", "--pad_token=<pad>", "--template=<|im_start|>", "name=<b>"])
+def test_a_program_may_take_what_looks_like_a_placeholder(word: str) -> None:
+    srun, sbatch = OptionTable.for_command("srun"), OptionTable.for_command("sbatch")
+    assert parse_line_magic(f"-n 4 python train.py {word}", srun, WORDS).rest[-1] == word
+    assert parse_line_magic(f"-n 4 -- python {word}", srun, WORDS).rest == ["python", word]
+    line, name = without_input(f"-p gpu job.sh {word}")
+    assert (parse_line_magic(line, sbatch, WORDS).rest, name) == (["job.sh", word], None)
+    assert parse_cell_line(f"wait -- {word}", sbatch, WORDS).args == [word]
+
+
+def test_a_quoted_placeholder_is_an_argument() -> None:
+    table = OptionTable.for_command("srun")
+    assert parse_line_magic("echo '<b>' a<b> x=1<b>", table, WORDS).rest == ["echo", "<b>", "a<b>", "x=1<b>"]
+
+
+@pytest.mark.parametrize(
+    "line", ["sweep=lr:1e-4,1e-3; gamma:0.9,1", "wait sweep=lr:1 ;gamma:2", "sweep=lr:1 ; gamma:2 wait"]
+)
+def test_a_sweep_with_a_blank_loses_no_parameter(line: str) -> None:
+    table, words = OptionTable.for_command("sbatch"), {"sweep": True, "wait": False}
+    for parse in (parse_cell_line, parse_line_magic):
+        hint = str(error_of(partial(parse, line, table, words)).hint)
+        assert hint == "Write the value of sweep= without blanks, or in quotes: sweep='a:1,2; b:3,4'."
+    quoted = parse_cell_line("sweep='a:1,2; b:3,4'", table, words).keywords["sweep"]
+    assert len(Sweep.typed(str(quoted), zipped=False).rows) == 4
+    assert "Leave it out." in str(error_of(lambda: parse_cell_line("sweep=a:1,2;", table, words)).hint)
 
 
 def test_variables_of_the_node_are_found_except_in_single_quotes() -> None:

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.scripts.header_checks import check_equals_signs, header_warnings
 from jupyter_slurm.domain.scripts.script import (
     MAX_SCRIPT_BYTES,
+    RUNNER_NAMES,
     classify,
     header_options,
     ignored_headers,
@@ -91,6 +93,60 @@ def test_cells_that_are_refused(cell: str, message: str, hint: str | None) -> No
     assert hint is None or hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("cell", "shown", "name"),
+    [
+        ("nvidia-smi", "nvidia-smi", "nvidia"),
+        ("nvidia-smi -L\n", "nvidia-smi -L", "nvidia"),
+        ("hostname", "hostname", "hostname"),
+        ("#SBATCH --gpus 1\npwd", "pwd", "pwd"),
+        ("make -j8 > log", "make -j8 > log", "make"),
+        ("cd /tmp\nls", "cd /tmp", "cd"),
+        ("set -e\npython3 - x", "set -e", "e"),
+        ("'Train.'\n42\nhostname; date", "hostname; date", "hostname"),
+        ("df.shape", "df.shape", "df"),
+    ],
+)
+def test_commands_of_a_shell_that_are_python_too_are_refused(cell: str, shown: str, name: str) -> None:
+    with pytest.raises(CellError) as caught:
+        classify(cell, TransformerManager().transform_cell, RUNNER_NAMES)
+    assert caught.value.message == f"The cell would fail at {shown!r}, because it has no variable {name}."
+    assert caught.value.hint == "Add #!/bin/bash as its first line if it is a shell script."
+    assert caught.value.details["variable"] == name
+    assert classify(cell, TransformerManager().transform_cell) == "python", "a process keeps earlier variables"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "42",
+        "'a text'",
+        "-1 + 2j",
+        "task_index",
+        "_ + __name__",
+        "__file__",
+        "In, Out",
+        "get_ipython",
+        "display",
+        "id",
+        "!nvidia-smi",
+        "%cd /tmp\nls",
+        "x = 1\nx",
+        "import os\nos.name",
+        "from site_setup import *\nnodes",
+        "train(lr)",
+        "values[7]",
+        "x, y",
+        "await work",
+        "[n for n in range(3)]",
+        "print if ok else ok",
+        "'\\d'\nint",  # the job shows warnings
+    ],
+)
+def test_other_python_is_not_taken_for_a_shell_script(cell: str) -> None:
+    assert classify(cell, TransformerManager().transform_cell, RUNNER_NAMES) == "python"
+
+
 def test_a_cell_with_bytes_that_are_not_text_is_a_script() -> None:
     assert classify(b"#!/bin/sh\necho \xff".decode("utf-8", "surrogateescape")) == "script"
 
@@ -161,6 +217,43 @@ def test_any_text_has_a_header(text: str) -> None:
     except CellError:
         return
     assert all(words)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("-n=4", "Write #SBATCH -n 4 or --ntasks=4."),
+        ("-t=10", "Write #SBATCH -t 10 or --time=10."),
+        ("-p= gpu", "Write #SBATCH -p gpu"),
+        ("--time = 3", "Write #SBATCH --time=3"),
+    ],
+)
+def test_an_equals_sign_that_sbatch_reads_as_something_else_is_refused(line: str, hint: str) -> None:
+    table = OptionTable.for_command("sbatch")
+    with pytest.raises(CellError, match="Line 2: no ") as caught:
+        check_equals_signs(f"#!/bin/sh\n#SBATCH {line}\n", table)
+    assert (caught.value.hint, caught.value.details["line"]) == (hint, 2)
+    check_equals_signs("#!/bin/sh\n#SBATCH -n4 -t 5 --comment==x\n", table)
+    assert not any("a part of the value" in said for said in header_warnings(f"#!/bin/sh\n#SBATCH {line}\n", table))
+
+
+@pytest.mark.parametrize(
+    ("line", "forms"),
+    [
+        ("-J=name", "-J name or --job-name=name"),
+        ('-J="my run" -n1', "-J 'my run' or --job-name='my run'"),
+        ("-o=%j.out", "-o %j.out or --output=%j.out"),
+        ("-e=err", "-e err or --error=err"),
+        ("-i=in.txt", "-i in.txt or --input=in.txt"),
+        ("-J= name", "-J name"),
+    ],
+)
+def test_a_value_that_sbatch_takes_with_its_equals_sign_is_a_warning(line: str, forms: str) -> None:
+    text, table = f"#!/bin/sh\n#SBATCH {line}\n", OptionTable.for_command("sbatch")
+    check_equals_signs(text, table)
+    said = f"Line 2: for sbatch, the = after {line[:2]} is a part of the value. Write #SBATCH {forms}."
+    assert said in header_warnings(text, table)
+    assert header_warnings("#!/bin/sh\n#SBATCH -J name --comment==x\n", table) == []
 
 
 # Shell text ---------------------------------------------------------------------------------------------------------

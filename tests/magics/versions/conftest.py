@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,7 @@ def earlier_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # A clone without its history, or an sdist: no step of the set-up could bring it. test_recorded.py needs none.
         pytest.skip(f"the history of this checkout does not reach back to {EARLIER}")
     folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
     get = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile", "--no-deps"]
     subprocess.run([*get, "--target", str(folder), *EARLIER_PACKAGES], check=True)
     return folder
