@@ -1,10 +1,12 @@
 """Commands over SSH: results, routes, and breaks."""
 
 import asyncio
+import errno
 import logging
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.link import persistent as kept_module
+from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.shell import pool, session_budget
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
@@ -424,6 +427,38 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
     async with asyncio.timeout(60):
         while [name for name in os.listdir(folder) if name.startswith(".")]:
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("is_first_lost", [True, False])
+async def test_a_start_that_was_lost_with_its_folder_may_have_run(
+    own_host, connect, new_folder, monkeypatch, is_first_lost
+):
+    """The error of the second start concerns the removed folder, and says nothing about the first start."""
+    folder = new_folder(own_host.user)
+    transport = connect(own_host).transport
+    jobs, real, tried = folder / "jobs", transport._in_shell, []
+    await transport.make_dir(str(jobs))
+    await transport.run(["true"])
+
+    async def cut(shell, words, *more, **starts):
+        if words[0] != "js_once":
+            return await real(shell, words, *more, **starts)
+        tried.append(words)
+        if len(tried) > 1:
+            return await real(shell, words, *more, **starts)
+        if is_first_lost:
+            await real(shell, words, *more, **starts)
+        shutil.rmtree(jobs)
+        if is_first_lost:
+            raise LinkLost("cut")
+        return await real(shell, words, *more, **starts)
+
+    monkeypatch.setattr(transport, "_in_shell", cut)
+    start = transport.start_detached(f"{jobs}/0/run", ["sh", "-c", f"echo x >>{folder}/ran"], files={"a": b"1"})
+    with pytest.raises(FileNotFoundError) as caught:
+        await start
+    assert (caught.value.errno, len(tried)) == ((None, 2) if is_first_lost else (errno.ENOENT, 1))
+    assert (folder / "ran").exists() == is_first_lost
 
 
 async def test_how_a_command_ended_is_written_down_without_a_connection(own_host, connect, new_folder):

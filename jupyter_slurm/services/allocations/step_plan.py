@@ -22,12 +22,13 @@ from jupyter_slurm.services.jobdir.job_json_model import (
     ValuesRecord,
 )
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.slurm.client import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["KernelStepFile", "StepFile", "plan_step", "record_step"]
+__all__ = ["KernelStepFile", "StepFile", "is_alone", "plan_step", "ran_before_requeue", "record_step"]
 
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
@@ -171,3 +172,14 @@ def _run_by(requested: api.Step, name: str, python: str | None) -> list[str]:
     if requested["kind"] in _OF_ONE_TASK:
         return [python or ""]
     return args if requested["kind"] == "command" else [name, *args]
+
+
+def is_alone(step: TrackedJob) -> bool:
+    """Return whether srun was asked for an exclusive step; a cell in a process does not involve srun."""
+    return process_key(step) is None and "--overlap" not in (step.record.argv if step.record else [])
+
+
+def ran_before_requeue(step: TrackedJob, allocation: TrackedJob) -> bool:
+    """Return whether a step began before its allocation was requeued: after a node failure its end is not recorded."""
+    run = step.record.step.restarts if step.record and step.record.step else None
+    return run is not None and allocation.restarts > run

@@ -23,7 +23,7 @@ from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.step_environment import StepEnvironments
-from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
+from jupyter_slurm.services.allocations.step_plan import is_alone, plan_step, ran_before_requeue, record_step
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_time, read_untrusted
@@ -33,7 +33,7 @@ from jupyter_slurm.services.jobs.failures import contained, ended_with, lost_wit
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import may_run
 from jupyter_slurm.services.jobs.lookup import check_not_suspended
-from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
+from jupyter_slurm.services.jobs.notebook_process import find_owner
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
@@ -244,7 +244,9 @@ class Steps:
         self._tracker.schedule_save(entry)
 
     async def _number(self, step: TrackedJob) -> None:
-        allocation = await self._allocation(step) if step.is_step else None
+        allocation = None
+        with contextlib.suppress(TransportError):  # _follow tries again
+            allocation = await self._allocation(step) if step.is_step else None
         if allocation is not None and step.record is not None and allocation.id is not None:
             number = step.record.step.id if step.record.step else None
             step.number = str(replace(allocation.id, step=number)) if number is not None else None
@@ -275,17 +277,23 @@ class Steps:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _resume(self, step: TrackedJob) -> None:
-        allocation = await self._allocation(step)
-        if allocation is not None and not allocation.is_finished and step.state.is_pending:
-            with contextlib.suppress(TransportError):
+        with contextlib.suppress(TransportError):
+            allocation = await self._allocation(step)
+            if allocation is not None and not allocation.is_finished and step.state.is_pending:
                 await self._client.transport.make_dir(self._request(allocation, step.key or ""))
         await self.apply_start(step)
 
     async def _follow(self, step: TrackedJob) -> None:
         if step.number is None:
             await self._number(step)
-        allocation = await self._allocation(step)
-        if allocation is not None and not allocation.is_finished and not _ran_before_requeue(step, allocation):
+        try:
+            allocation = await self._allocation(step)
+        except TransportError as error:  # the step may run
+            log.info("the allocation of step %s could not be read: %s", step.key, error)
+            if self._is_check_due(step) and await self._has_ended(step):
+                await self._tracker.finish(step)
+            return
+        if allocation is not None and not allocation.is_finished and not ran_before_requeue(step, allocation):
             waits = allocation.latest if allocation.state.is_pending else self._waiting_record(step, allocation)
             self._apply_wait_reason(step, waits)
             if step.kind == "session":
@@ -305,12 +313,17 @@ class Steps:
         self._tries.pop(step.key or "", None)
         await self._tracker.finish(step)
 
-    async def _read_state(self, step: TrackedJob, allocation: TrackedJob) -> None:
-        """Read the job directory at intervals: signs only make the agent faster and may be lost."""
+    def _is_check_due(self, step: TrackedJob) -> bool:
         now, key = self._tracker.clock(), step.key or ""
         if abs(now - self._read_at.setdefault(key, now)) < _CHECK_INTERVAL_S:
-            return
+            return False
         self._read_at[key] = now
+        return True
+
+    async def _read_state(self, step: TrackedJob, allocation: TrackedJob) -> None:
+        """Read the job directory at intervals: signs only make the agent faster and may be lost."""
+        if not self._is_check_due(step):
+            return
         if step.state.is_pending:
             await self.apply_start(step)
             if step.state.is_running:
@@ -331,10 +344,10 @@ class Steps:
     def _waiting_record(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
         """Report that a step waits for other steps: srun itself prints nothing for two minutes."""
         now, created = self._tracker.clock(), step.record.created if step.record else 0.0
-        if not step.state.is_pending or not _is_alone(step) or now - created < _STEP_START_S or allocation.id is None:
+        if not step.state.is_pending or not is_alone(step) or now - created < _STEP_START_S or allocation.id is None:
             return None
         others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
-        return JobRecord(allocation.id, step.state, reason=NODES_BUSY_TEXT) if any(map(_is_alone, others)) else None
+        return JobRecord(allocation.id, step.state, reason=NODES_BUSY_TEXT) if any(map(is_alone, others)) else None
 
     def _apply_wait_reason(self, step: TrackedJob, latest: JobRecord | None) -> None:
         """Give a step the pending reason of its allocation, or other steps as the reason."""
@@ -384,14 +397,3 @@ class Steps:
     async def _allocation(self, step: TrackedJob) -> TrackedJob | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
-
-
-def _ran_before_requeue(step: TrackedJob, allocation: TrackedJob) -> bool:
-    """Return whether a step began before its allocation was requeued: after a node failure its end is not recorded."""
-    run = step.record.step.restarts if step.record and step.record.step else None
-    return run is not None and allocation.restarts > run
-
-
-def _is_alone(step: TrackedJob) -> bool:
-    """Return whether srun was asked for an exclusive step; a cell in a process does not involve srun."""
-    return process_key(step) is None and "--overlap" not in (step.record.argv if step.record else [])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from jupyter_slurm.domain.staging_rules import STAGE_FOLDER_NAME
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
-from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
+from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.cluster_clock import cluster_time
@@ -177,8 +177,11 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, before: float, *, dry_ru
     try:
         record = await entry.folder.load(transport)
         if not record.end:
-            entry.recall(record, tracker.clock())
-            tracker.add(entry)
+            if not (entry.is_finished and _is_of_run(record, entry)):
+                entry.recall(record, tracker.clock())
+                tracker.add(entry)
+            elif not dry_run:  # the disk was full at its end
+                await tracker.save_end(entry)
             return False
         if entry.end_time is None and (await transport.stat(entry.folder.file("job.json"))).mtime > before:
             return False
@@ -196,6 +199,13 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, before: float, *, dry_ru
         return False
     tracker.drop(entry)
     return True
+
+
+def _is_of_run(record: JobRecordFile, entry: TrackedJob) -> bool:
+    """Return whether a record on disk is of the run of a job that is tracked, not of one after a requeue."""
+    if record.job is None:
+        return entry.submission.is_end_unwritten
+    return record.job.id == str(entry.id) and record.job.submit_time in (None, entry.submitted)
 
 
 async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+import posixpath
+import time
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from jupyter_slurm.services.jobdir.job_directory import ClusterFolder, dump
+from jupyter_slurm.services.jobdir.ownership import make_owned_folder
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["RUNNER", "find_files", "install", "runner_digest", "shipped"]
+__all__ = ["RUNNER", "RunnerInstallation", "find_files", "install", "runner_digest", "shipped"]
+
+_CHECK_INTERVAL_S = (
+    600.0  # seconds after which the files are checked again: sites remove old files, users whole folders
+)
 
 _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
@@ -67,3 +75,67 @@ async def install(transport: Transport, paths: Mapping[str, str]) -> None:
         path, content = paths[name], shipped(name)
         if path not in there or there[path].size != len(content):
             await transport.write(path, content)
+
+
+class RunnerInstallation:
+    """Folder of a cluster with the runner's files.
+
+    Parameters
+    ----------
+    transport : Transport
+        Transport to the host.
+    folder : ClusterFolder
+        The folder.
+    load_cluster_data : callable
+        Returns the content of cluster.json.
+    is_remote : bool
+        Whether other users of the host could make the folder after it was removed.
+    clock : callable, optional
+        Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        folder: ClusterFolder,
+        load_cluster_data: Callable[[], Mapping[str, object]],
+        *,
+        is_remote: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._transport, self._folder, self._cluster_data = transport, folder, load_cluster_data
+        self._cluster_file = posixpath.join(folder.path, "cluster.json")
+        self._is_remote, self._clock = is_remote, clock
+        self._checked_at: float | None = None
+
+    def path(self, name: str) -> str:
+        """Return the path of a runner file."""
+        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")
+
+    async def prepare(self, *, is_removed: bool = False) -> None:
+        """Install what is missing, if not checked a moment ago; ``is_removed``: it is known that something is missing.
+
+        Raises
+        ------
+        ConfigError, TransportError
+            Other users can write to the folder, or it cannot be made.
+        """
+        if self._checked_at is not None:
+            if not is_removed and self._clock() - self._checked_at < _CHECK_INTERVAL_S:
+                return
+            if not is_removed and await self._is_complete():
+                self._checked_at = self._clock()
+                return
+            if self._is_remote:  # as after the login
+                await make_owned_folder(self._transport, self._folder.path)
+        await self._transport.make_dir(self._folder.events)
+        await install(self._transport, {name: self.path(name) for name in RUNNER})
+        await self._transport.write(self._cluster_file, dump(self._cluster_data()))
+        self._checked_at = self._clock()
+
+    async def _is_complete(self) -> bool:
+        """Return whether all is installed, with one query."""
+        sizes = {self.path(name): len(shipped(name)) for name in RUNNER}
+        found = await self._transport.stat_all([*sizes, self._folder.events, self._cluster_file])
+        has_others = self._folder.events in found and self._cluster_file in found
+        return has_others and all(path in found and found[path].size == size for path, size in sizes.items())

@@ -6,18 +6,20 @@ import errno
 import logging
 from typing import Any
 
-from jupyter_slurm.errors import CommandTimeout, NotConnected, SlurmError, TransportError
+from jupyter_slurm.errors import SlurmError, TransportError, UntrustedFile
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, is_key
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
-__all__ = ["JobDirectoryScan"]
+__all__ = ["JobDirectoryScan", "is_momentary"]
 
 log = logging.getLogger(__name__)
 
 _SCAN_INTERVAL_S = 2.0
+_REFUSED_PAUSE_S = 120.0  # seconds until a directory is read again that the user may not read now
 # The directory may be fine: the agent has no file descriptor or memory left, or a network file system has hung.
 _MOMENTARY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ESTALE})
+_BROKEN = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
 
 
 class JobDirectoryScan:
@@ -32,15 +34,16 @@ class JobDirectoryScan:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
         self._changed: float | None = None
-        self._ignored: set[str] = set()
+        self._ignored: set[str] = set()  # reading them again cannot help
+        self._refused: dict[str, float] = {}  # when the next reading is due
 
     async def refresh(self) -> None:
         """Update the jobs from the folder; nothing is read if no directory was added or removed since the last time."""
-        tracker = self._tracker
+        tracker, now = self._tracker, self._tracker.clock()
         transport = tracker.client.transport
         try:
             changed = (await transport.stat(tracker.folder.path)).mtime
-            if changed == self._changed:
+            if changed == self._changed and all(at > now for at in self._refused.values()):
                 return
             known = set(tracker.entries)
             names = {name for name in await transport.list_dir(tracker.folder.path) if is_key(name)}
@@ -48,14 +51,18 @@ class JobDirectoryScan:
             return
         index = await tracker.store.finished(tracker.name) if self._changed is None else {}
         # A change within the same tick of the file system's clock would not be noticed.
-        self._changed = changed if tracker.clock() - changed > _SCAN_INTERVAL_S else 0.0
-        for key in names - known - self._ignored:
+        self._changed = changed if now - changed > _SCAN_INTERVAL_S else 0.0
+        self._refused = {key: at for key, at in self._refused.items() if key in names - known and at > now}
+        for key in names - known - self._ignored - self._refused.keys():
             try:
                 if await self.get(key, index.get(key)) is None:
                     self._ignored.add(key)
             except TransportError as error:
                 log.warning("job directory %s is read later: %s", key, error)
-                self._changed = 0.0
+                if is_momentary(error):
+                    self._changed = 0.0
+                else:
+                    self._refused[key] = now + _REFUSED_PAUSE_S
         for key in known - names:  # another agent has cleaned up, or sbatch refused the submission
             entry = tracker.entries.get(key)
             if entry is not None and entry.is_finished:
@@ -85,7 +92,7 @@ class JobDirectoryScan:
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever is wrong with one directory, the others are fine
-            if isinstance(error, TransportError) and _is_momentary(error):
+            if isinstance(error, TransportError) and not _is_broken(error):
                 raise
             log.warning("job directory %s is left alone: %s", folder.path, error)
             return None
@@ -130,9 +137,13 @@ class JobDirectoryScan:
         return shown
 
 
-def _is_momentary(error: TransportError) -> bool:
-    """Return whether a directory that cannot be read now may be read later."""
+def _is_broken(error: TransportError) -> bool:
+    """Return whether reading again cannot help."""
     cause = error.__cause__
-    return isinstance(error, CommandTimeout | NotConnected) or (
-        isinstance(cause, OSError) and cause.errno in _MOMENTARY
-    )
+    return isinstance(error, UntrustedFile) or (isinstance(cause, OSError) and cause.errno in _BROKEN)
+
+
+def is_momentary(error: TransportError) -> bool:
+    """Return whether a directory that cannot be read now may be readable at once: the error is not about its path."""
+    cause = error.__cause__
+    return "path" not in error.details or (isinstance(cause, OSError) and cause.errno in _MOMENTARY)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from jupyter_slurm.domain.advice.endings import explain_end
+from jupyter_slurm.domain.ids import MAX_TRACKED_TASKS, TaskRange
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import (
@@ -27,7 +28,8 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.runner.allocation.input_variables import ENVIRONMENT
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
-from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
+from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.job_views import SlurmView
 from jupyter_slurm.services.jobs.session_server import end_error
 from jupyter_slurm.services.slurm.accounting import why_no_answer
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
@@ -48,6 +50,7 @@ __all__ = [
     "note_blame",
     "note_marker",
     "read_ranks",
+    "set_unknown_end",
     "unknown_end",
     "why_ended",
 ]
@@ -229,7 +232,7 @@ class AccountingEnds(NamedTuple):
     Attributes
     ----------
     records : dict
-        Records by number of the job.
+        Records by ``id()`` of the job.
     lag : float
         Seconds in which accounting may still learn of an end.
     why : str
@@ -239,6 +242,15 @@ class AccountingEnds(NamedTuple):
     records: dict[int, list[JobRecord]]
     lag: float
     why: str
+
+    def records_of(self, entry: TrackedJob) -> list[JobRecord]:
+        """Return the records of a job."""
+        return self.records.get(id(entry), [])
+
+    def end_of(self, entry: TrackedJob) -> list[JobRecord]:
+        """Return the records of a job that is over; none if a record is not an end: slurmdbd may have missed it."""
+        records = self.records_of(entry)
+        return records if all(record.state.is_finished for record in records) else []
 
 
 async def ends_in_accounting(client: SlurmClient, entries: Sequence[TrackedJob], now: float) -> AccountingEnds | None:
@@ -256,17 +268,20 @@ async def ends_in_accounting(client: SlurmClient, entries: Sequence[TrackedJob],
     try:
         records = await client.accounting.history(ids, since)
     except ControllerError:
+        for entry in entries:
+            entry.slurm.missing_since = None
         return None
     except (CommandError, CommandMissing) as error:
         records, lag, why = [], 0.0, why_no_answer(error)
     groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
     for record in records:
         groups[record.id.job].append(record)
+    own: dict[int, list[JobRecord]] = {}  # two of the jobs may have had the same number
     for entry in entries:
         told = groups.get(entry.id.job, []) if entry.id else []
-        if entry.id is not None and told and not entry.is_described_by(told):
-            groups[entry.id.job] = await _own_records(client, entry, told, since)
-    return AccountingEnds(groups, lag, why)
+        is_own = not told or entry.is_described_by(told)
+        own[id(entry)] = told if is_own else await _own_records(client, entry, told, since)
+    return AccountingEnds(own, lag, why)
 
 
 async def _own_records(
@@ -277,6 +292,42 @@ async def _own_records(
         return []
     times = await client.accounting.submit_times(entry.script_path, entry.id.job, since)
     return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
+
+
+async def set_unknown_end(transport: Transport, entry: TrackedJob, answer: AccountingEnds, now: float) -> bool:
+    """Give a job an unknown end if accounting had time to learn of its end; return whether it has ended so."""
+    if entry.slurm.missing_for(now) < answer.lag:
+        return False
+    records = answer.records_of(entry)
+    state = next((record.state.name for record in records if not record.state.is_finished), "")
+    error = await unknown_end(transport, entry, f"accounting still shows it as {state}" if state else answer.why)
+    if entry.is_finished:  # another task has read its end meanwhile
+        return False
+    entry.error = entry.error or error
+    _take_known_ends(entry.slurm, [record for record in records if record.state.is_finished])
+    return entry.set_state(UNKNOWN, now)
+
+
+def _take_known_ends(slurm: SlurmView, ends: Sequence[JobRecord]) -> None:
+    """Take the ends that accounting has of the tasks of an array; the others have an unknown end."""
+    is_cut = any(row.tasks is not None and row.tasks.truncated for row in ends)  # such a row may stand for any task
+    waited = [] if is_cut else slurm.rest
+    slurm.take_rows(ends)
+    told = TaskRange.joined(row.tasks for row in slurm.rest if row.tasks is not None)
+    listed = told.listed(slurm.tasks)
+    slurm.tasks = {
+        task: row if row.state.is_finished else replace(row, state=UNKNOWN)
+        for task, row in slurm.tasks.items()
+        if row.state.is_finished or task not in listed
+    }
+    for row in waited:
+        tasks = row.tasks
+        if tasks is not None and not tasks.truncated and tasks.count() <= MAX_TRACKED_TASKS:
+            tasks = TaskRange.from_tasks(task for task in tasks.tasks() if task not in told and task not in slurm.tasks)
+        elif told.ranges:  # the tasks cannot be compared, and none may be counted twice
+            tasks = None
+        if tasks is not None and (tasks.ranges or tasks.truncated):
+            slurm.rest.append(replace(row, state=UNKNOWN, tasks=tasks))
 
 
 async def unknown_end(transport: Transport, entry: TrackedJob, why: str) -> JobEndUnknown:

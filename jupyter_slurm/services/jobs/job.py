@@ -218,7 +218,7 @@ class TrackedJob:
         if path is not None and any(record.command is not None for record in records):
             return any(runs_script(record, path) for record in records)
         if self.slurm.submitted is None:
-            return self.is_current  # sbatch has just returned the ID
+            return self.is_current and self.state != UNKNOWN  # sbatch has just returned the ID
         return path is None and any((record.restarts or 0) > self.restarts for record in records)
 
     def owns_id_before(self, other: TrackedJob) -> bool:
@@ -242,20 +242,17 @@ class TrackedJob:
 
     def update_from_slurm(self, records: Iterable[JobRecord], now: float) -> bool:
         """Update the job from Slurm's record; return whether a visible field changed."""
-        before = self._visible()
+        before = self.visible_fields()
         records = list(records)
         self.slurm.take_rows(records)
         chosen = self.slurm.representative(records)
         if chosen is not None:
             self._apply_record(chosen, now)
-        return self._visible() != before
+        return self.visible_fields() != before
 
     def lose_sight(self, now: float) -> bool:
         """Record that the controller does not answer."""
-        if not self.is_current or self.is_finished:
-            return False
-        self.slurm.lose_sight(now)
-        return True
+        return not self.is_finished and self.slurm.lose_sight(now)
 
     def started(self, now: float) -> bool:
         """Update the job from the runner's start sign."""
@@ -290,6 +287,8 @@ class TrackedJob:
         is_late = self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None
         if (chosen.restarts or 0) > self.restarts:
             self._reset_run(chosen.restarts or 0)
+        elif self.state == UNKNOWN != chosen.state:  # Slurm shows it again
+            self._reset_run(self.restarts)
         elif is_late and self.reports_events:
             return  # the runner's end marker came first; the queue follows in a moment
         if chosen.state.is_running:
@@ -312,13 +311,16 @@ class TrackedJob:
 
     def _reset_run(self, restarts: int) -> None:
         """Forget the end of an earlier run: the job was requeued."""
-        self.restarts = restarts
+        self.restarts, self.error = restarts, None if self.state == UNKNOWN else self.error
         self.start_time = self.end_time = self.exit_code = self.signal = None
         self.runner = RunnerView()
         if self.record is not None:
-            self.record = replace(self.record, end=None)
+            stage = self.record.stage and replace(self.record.stage, back=None)
+            is_same_run = self.state == UNKNOWN
+            self.record = replace(self.record, end=None, stage=stage if is_same_run else self.record.stage)
 
-    def _visible(self) -> tuple[object, ...]:
+    def visible_fields(self) -> tuple[object, ...]:
+        """Return the fields whose change is worth another query soon."""
         latest = self.latest
         return (
             self.id,

@@ -80,6 +80,8 @@ class SubmissionView:
         For the first part of an array: True while other parts are still to be submitted (services/jobs/array_parts.py).
     saving : asyncio.Lock
         Held while the record is written.
+    is_end_unwritten : bool
+        True while the end of the job is not in its record, because the record could not be written.
     environment_offer : str
         Notice about the environments on the cluster (services/environments/environment_offers.py); empty: none.
     """
@@ -88,6 +90,7 @@ class SubmissionView:
     upload: Upload | None = None
     is_growing: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_end_unwritten: bool = False
     environment_offer: str = ""
 
     def release_lock(self) -> None:
@@ -172,7 +175,9 @@ class SlurmView:
         Slurm's time of submission. With the ID it identifies the job: IDs restart when a controller has lost its
         state. None until the queue has shown the job.
     known, unknown_since : bool, float or None
-        False while the controller does not answer: the state is the last one known, since ``unknown_since``.
+        False while Slurm does not answer: the state is the last one known, since ``unknown_since``.
+    missing_since : float or None
+        When a query first showed neither the job nor its end.
     described : bool
         Whether Slurm was asked about this job alone: only then name and output of a foreign job are known.
     blame : str
@@ -198,6 +203,7 @@ class SlurmView:
     submitted: int | None = None
     known: bool = True
     unknown_since: float | None = None
+    missing_since: float | None = None
     described: bool = False
     blame: str = ""
     numbers: WaitingNumbers | None = None
@@ -207,13 +213,22 @@ class SlurmView:
     clock_offset: float = 0.0
     is_cancel_requested: bool = False
 
-    def lose_sight(self, now: float) -> None:
-        """Record that the state is unknown since ``now``."""
-        self.known, self.unknown_since = False, now
+    def lose_sight(self, now: float) -> bool:
+        """Record that the state is unknown since ``now``; return whether it was known."""
+        was_known, self.missing_since = self.known, None  # only answers count
+        if was_known:
+            self.known, self.unknown_since = False, now
+        return was_known
 
     def regain_sight(self) -> None:
         """Record that the state is known."""
-        self.known, self.unknown_since = True, None
+        self.known, self.unknown_since, self.missing_since = True, None, None
+
+    def missing_for(self, now: float) -> float:
+        """Return for how many seconds queries have shown neither the job nor its end."""
+        if self.missing_since is None:
+            self.missing_since = now
+        return now - self.missing_since
 
     def take_rows(self, rows: Iterable[JobRecord]) -> None:
         """Update from the rows of the queue for this job: tasks, components, and rows of several tasks."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_json_model import EndRecord
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
@@ -19,6 +20,7 @@ __all__ = ["RecordWriter", "describe_end"]
 log = logging.getLogger(__name__)
 
 _FINAL_WRITE_TIMEOUT_S = 5.0  # seconds in which all records are written at the end
+_END_RETRY_S = 60.0  # seconds until an end that could not be written is written again
 _UNWRITTEN = "The record of this job could not be written: "
 # seconds without a further submission before records are written, and maximum number of such pauses
 _WRITE_DELAYS_S = 0.1, 20
@@ -35,10 +37,15 @@ class RecordWriter:
         Client of the cluster.
     publish : callable
         Publishes a change of a job.
+    store : JobIndex
+        Index of finished jobs.
     """
 
-    def __init__(self, name: str, client: SlurmClient, publish: Callable[[TrackedJob], None]) -> None:
-        self._name, self._client, self._publish = name, client, publish
+    def __init__(self, name: str, client: SlurmClient, publish: Callable[[TrackedJob], None], store: JobIndex) -> None:
+        self._name, self._client, self._publish, self._store = name, client, publish, store
+        self._unwritten: dict[str, TrackedJob] = {}  # jobs whose end could not be written, by key
+        self._timer: asyncio.TimerHandle | None = None  # until these ends are written again
+        self._is_stopped = False
         self._saves: set[asyncio.Task[None]] = set()
         self._submitted = 0.0
 
@@ -55,6 +62,34 @@ class RecordWriter:
             return False
         self._warn(entry, None)
         return True
+
+    async def save_end(self, entry: TrackedJob) -> None:
+        """Write the end of a job, and add the job to the index; without success, write it again each minute."""
+        if entry.folder is None or entry.record is None:
+            return
+        if entry.slurm.tasks:
+            await array_tasks.save(self._client.transport, entry)
+        entry.submission.is_end_unwritten = not await self.save(entry)
+        if not entry.submission.is_end_unwritten:
+            self._store.remember(self._name, entry.folder.key, entry.record)
+            return
+        self._unwritten[entry.folder.key] = entry
+        if self._timer is None and not self._is_stopped:
+            self._timer = asyncio.get_running_loop().call_later(_END_RETRY_S, self._retry_ends)
+
+    def _retry_ends(self) -> None:
+        """Write the ends that could not be written: the disk may have room again."""
+        task = asyncio.create_task(self._save_ends())
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+
+    async def _save_ends(self) -> None:
+        self._timer, unwritten, self._unwritten = None, self._unwritten, {}
+        for entry in unwritten.values():
+            if entry.is_finished and entry.submission.is_end_unwritten:  # else requeued, dropped or written meanwhile
+                await self.save_end(entry)
+            else:
+                entry.submission.is_end_unwritten = False
 
     def _warn(self, entry: TrackedJob, message: str | None) -> None:
         """Set the warning of a job about its last write, without those about earlier writes."""
@@ -97,6 +132,10 @@ class RecordWriter:
         active : iterable of TrackedJob
             Jobs that are not over: the tasks of arrays are still to be saved, and when scripts were last seen running.
         """
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._retry_ends()
         writing = {*self._saves}
         for entry in active:
             if entry.slurm.tasks:

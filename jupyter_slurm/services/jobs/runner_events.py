@@ -8,8 +8,8 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from jupyter_slurm.errors import ParseError, TransportError
-from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.errors import CommandTimeout, ParseError, TransportError
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan, is_momentary
 from jupyter_slurm.services.jobs.failures import contained
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -62,7 +62,8 @@ class RunnerEvents:
         self._late = {sign[0]: self._late[sign[0]] for sign in signs if sign[0] in self._late}
         now = self._tracker.clock()
         for sign in sorted(signs, key=lambda sign: sign["what"] == "ended"):
-            if sign[0] not in self._handled:
+            is_readable_again = self._handled.get(sign[0]) == math.inf and sign["key"] in self._tracker.entries
+            if sign[0] not in self._handled or is_readable_again:
                 await self._apply_events(sign, now)
             elif now - self._handled[sign[0]] >= _EVENT_MAX_AGE_S:
                 with contextlib.suppress(TransportError):
@@ -87,7 +88,12 @@ class RunnerEvents:
 
     async def _apply_events(self, sign: re.Match[str], now: float) -> None:
         tracker = self._tracker
-        entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
+        try:
+            entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
+        except TransportError as error:
+            if is_momentary(error) and not isinstance(error, CommandTimeout):
+                return  # read again
+            entry = None
         if entry is None:
             # An unreadable directory keeps its sign, because it may be foreign. A sign without directory is not needed.
             self._handled[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now

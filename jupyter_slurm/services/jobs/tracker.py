@@ -70,13 +70,13 @@ class Tracker:
         self.entries: dict[str, TrackedJob] = {}
         self._by_number: dict[int, TrackedJob] = {}
         self.in_queue: set[int] = set()  # numbers of the jobs that the last query of the queue showed
-        self._missing: dict[int, float] = {}
         self.clock_offset = 0.0  # seconds by which the cluster's clock is ahead
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
         self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each active job found in a directory
-        self._recorder = RecordWriter(name, client, self.publish)
+        self._recorder = RecordWriter(name, client, self.publish, store)
         self.save, self.schedule_save = self._recorder.save, self._recorder.schedule_save
+        self.save_end = self._recorder.save_end
 
     def active(self) -> list[TrackedJob]:
         """Return the jobs that are not over; each part of an array counts."""
@@ -119,6 +119,7 @@ class Tracker:
     def drop(self, entry: TrackedJob) -> None:
         """Remove a job."""
         entry.submission.release_lock()
+        entry.submission.is_end_unwritten = False
         if entry.key is not None:
             self.entries.pop(entry.key, None)
             self.store.forget(self.name, entry.key)
@@ -199,10 +200,7 @@ class Tracker:
                 entry.error = await failures.unknown_end(self.client.transport, entry, why)
             entry.runner.ranks = await failures.read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
-            if entry.slurm.tasks:
-                await array_tasks.save(self.client.transport, entry)
-            if await self.save(entry):
-                self.store.remember(self.name, entry.folder.key, entry.record)
+            await self.save_end(entry)
         for told in self.on_end:
             told(entry)
         self.publish(entry)
@@ -219,15 +217,22 @@ class Tracker:
         try:
             shown, changed = await self._apply_queue(await self.client.queue(), before)
         except SlurmError:
-            for entry in self.active():
-                if entry.id is not None and entry.lose_sight(asked_at):
-                    self.publish(entry)
+            self._lose_sight(self.active(), asked_at)
             raise
         for entry in self.unverified():
             if id(entry) in unverified and id(entry) not in shown:
                 entry.runner.unverified = False  # Slurm has forgotten the job: no further report is expected
         absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
-        return any([changed, await self._resolve(absent, asked_at), await self._settle_tasks(shown, asked_at)])
+        visible = [entry.visible_fields() for entry in absent]
+        await self._resolve(absent, asked_at)
+        changed |= await self._settle_tasks(shown, asked_at)
+        return changed or visible != [entry.visible_fields() for entry in absent]
+
+    def _lose_sight(self, entries: Iterable[TrackedJob], now: float) -> None:
+        """Record that Slurm does not answer about jobs."""
+        for entry in entries:
+            if entry.id is not None and entry.lose_sight(now):
+                self.publish(entry)
 
     async def _apply_queue(self, records: Iterable[JobRecord], active: set[int]) -> tuple[set[int], bool]:
         """Update jobs, some active at the query; return those shown (``id()`` of entries) and whether one changed."""
@@ -248,7 +253,6 @@ class Tracker:
         is_old = is_active and entry.is_finished and not all(row.state.is_finished for row in rows)
         if is_old or self._by_number.get(number, entry) is not entry:
             return False  # it has ended, or another was submitted here meanwhile: the next answer is about that
-        self._missing.pop(number, None)
         entry.slurm.clock_offset = self.clock_offset
         was_finished, submitted = entry.is_finished, entry.slurm.submitted
         differs = await self._apply_session_end(entry, rows)
@@ -330,25 +334,25 @@ class Tracker:
         if process is not None and await self.read_end(process):
             await self.finish(process)
 
-    async def _resolve(self, absent: list[TrackedJob], now: float) -> bool:
+    async def _resolve(self, absent: list[TrackedJob], now: float) -> None:
         """Find the state of jobs that the queue no longer shows."""
         open_ends = [e for e in absent if not await failures.contained_update(e, self._ended_by_marker(e))]
         if len(open_ends) <= _MAX_SINGLE_LOOKUPS:
             if not self.client.singles.is_ready(len(open_ends)):
-                return len(open_ends) < len(absent)  # later: others wait for the end of this query
+                return  # later: others wait for the end of this query
             for entry, job in [(entry, entry.id) for entry in open_ends if entry.id is not None]:
                 update = self.update_from_slurm(entry, await self.client.describe(job))
                 if await failures.contained_update(entry, update):
                     open_ends.remove(entry)
-        changed = len(open_ends) < len(absent)
-        return (bool(open_ends) and await self._from_accounting(open_ends, now)) or changed
+        if open_ends:
+            await self._from_accounting(open_ends, now)
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
         """Return whether a job has ended; also True for a minute while the markers of tasks cannot be read."""
         if entry.is_array and not entry.is_finished:
             slurm, now, is_complete = entry.slurm, self.clock(), vanished_tasks.has_extent(entry)
             if await vanished_tasks.read_vanished(self.client.transport, entry, []) is None:
-                return now - self._missing.setdefault(entry.id.job if entry.id else -1, now) < failures.ACCOUNTING_LAG_S
+                return slurm.missing_for(now) < failures.ACCOUNTING_LAG_S
             if is_complete and slurm.tasks and not slurm.vanished and entry.update_from_slurm([], now):
                 await self._after_change(entry, was_finished=False)
             return entry.is_finished
@@ -366,22 +370,17 @@ class Tracker:
         await self._after_change(entry, was_finished=False)
         return True
 
-    async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
-        """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
-        answer, changed = await failures.ends_in_accounting(self.client, entries, now), False
+    async def _from_accounting(self, entries: list[TrackedJob], now: float) -> None:
+        """Ask slurmdbd about all of them at once; a job still without an end after a minute has an unknown end."""
+        answer = await failures.ends_in_accounting(self.client, entries, now)
         if answer is None:
-            return False
+            self._lose_sight([entry for entry in entries if entry.slurm.submitted is not None], now)
+            return
         for entry in entries:
-            number = entry.id.job if entry.id else -1
             with failures.contained(entry):
-                if await self.update_from_slurm(entry, answer.records.get(number, [])):
-                    changed = True
-                elif now - self._missing.setdefault(number, now) >= answer.lag:
-                    entry.error = entry.error or await failures.unknown_end(self.client.transport, entry, answer.why)
-                    entry.set_state(UNKNOWN, now)
+                is_settled = await self.update_from_slurm(entry, answer.end_of(entry))
+                if not is_settled and await failures.set_unknown_end(self.client.transport, entry, answer, now):
                     await self.finish(entry)
-                    changed = True
-        return changed
 
     async def _settle_tasks(self, shown: set[int], now: float) -> bool:
         """Ask slurmdbd once, and again a minute later, for the ends of tasks that have left the queue before others."""

@@ -67,7 +67,7 @@ async def ask_accounting(client: SlurmClient, arrays: Sequence[TrackedJob], now:
         return []
     for entry in arrays:
         with contained(entry):
-            _settle(entry, answer.records.get(entry.id.job if entry.id else -1, []), now, answer.lag)
+            _settle(entry, answer.records_of(entry), now, answer.lag)
     return arrays
 
 

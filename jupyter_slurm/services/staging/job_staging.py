@@ -281,7 +281,7 @@ class Staging:
 
     async def _copy_back_all(self, entry: TrackedJob, accepted: frozenset[str]) -> None:
         """Copy back all results, however long the connection is down."""
-        stage, restarts = entry.folders, entry.restarts
+        stage, restarts, run = entry.folders, entry.restarts, entry.runner
         if stage is None:
             return
         if not await self._is_local_job(stage):
@@ -297,6 +297,8 @@ class Staging:
             back = ReturnRecord(files=0, bytes=0, left=[], error=why, given_up=True)
         finally:
             entry.staging.progress = None
+        if entry.runner is not run:
+            return  # Slurm has shown it running again: its results are copied back at its next end
         back = replace(back, time=self._tracker.clock(), restarts=restarts)
         _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read again
         if await self._tracker.save(entry) and entry.folder and entry.record:

@@ -42,6 +42,7 @@ __all__ = [
     "read_answer",
     "refusal",
     "start_sbatch",
+    "start_unless_taken",
     "withdrawal",
 ]
 
@@ -177,6 +178,22 @@ async def start_sbatch(transport: Transport, plan: Plan, context: Context, sent:
         files[accepted_peer.NAME] = accepted_peer.new_pem()
     argv = [*plan.wrapper, *plan.argv]
     return await transport.start_detached(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
+
+
+async def start_unless_taken(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun | None:
+    """Make the job directory and execute sbatch; None: another agent has made the directory."""
+    try:
+        return await start_sbatch(transport, plan, context, sent)
+    except FileExistsError:
+        pass
+    try:
+        if "job.json" in await transport.list_dir(plan.folder.path):
+            return None
+    except FileNotFoundError:  # sbatch has refused the job meanwhile
+        pass
+    # An older version died while creating this folder: before it wrote job.json, so before it ran sbatch.
+    await transport.remove(plan.folder.path)
+    return await start_sbatch(transport, plan, context, sent)
 
 
 async def await_answer(run: DetachedRun, plan: Plan, timeout: float) -> SbatchAnswer | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import posixpath
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,9 +15,9 @@ from jupyter_slurm.domain.slurm_values import parse_count
 from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
-from jupyter_slurm.services.jobdir.job_directory import dump, is_key
+from jupyter_slurm.services.jobdir.job_directory import is_key
 from jupyter_slurm.services.jobdir.ownership import read_values
-from jupyter_slurm.services.jobdir.runner_files import RUNNER, install, runner_digest
+from jupyter_slurm.services.jobdir.runner_files import RUNNER, RunnerInstallation
 from jupyter_slurm.services.jobs.array_parts import ArrayPart, divided
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -91,14 +90,17 @@ class Submitter:
         settings: Settings,
         services: SubmissionServices,
     ) -> None:
-        self._cluster_data, self._location, self._settings = load_cluster_data, location, settings
+        self._location, self._settings = location, settings
         self._client, self._tracker, self._settler = services.client, services.tracker, services.settler
         self._shelf, self._facts, self._staging = services.shelf, services.facts, services.staging
         self._folder, self._transport = services.tracker.folder, services.client.transport
         self._origins = GitOrigins(self._tracker)
         self._environments = Environments(location, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
-        self._is_prepared, self._first_directory = False, ""
+        self._installation = RunnerInstallation(
+            self._transport, self._folder, load_cluster_data, is_remote=location.is_remote
+        )
+        self._first_directory = ""
         self.notices: list[Callable[[], str]] = []
         self._preflight = Preflight(location, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
@@ -324,17 +326,15 @@ class Submitter:
 
     async def _start(self, plan: Plan, context: Context, sent: Sent) -> DetachedRun | None:
         try:
-            return await sbatch_execution.start_sbatch(self._transport, plan, context, sent)
-        except FileExistsError:
-            pass
-        try:
-            if "job.json" in await self._transport.list_dir(plan.folder.path):
-                return None
-        except FileNotFoundError:  # sbatch has refused the job meanwhile
-            pass
-        # An older version died while creating this folder: before it wrote job.json, so before it ran sbatch.
-        await self._transport.remove(plan.folder.path)
-        return await sbatch_execution.start_sbatch(self._transport, plan, context, sent)
+            return await sbatch_execution.start_unless_taken(self._transport, plan, context, sent)
+        except FileNotFoundError as error:
+            if error.errno is None:  # sbatch was started, and its directory removed
+                raise SubmissionUnknown(
+                    f"It is not known whether {plan.folder.key} was submitted: its job directory was removed.",
+                    hint="Look for the job with `%squeue --me` before you submit it again.",
+                ) from error
+        await self._installation.prepare(is_removed=True)  # the folder was removed
+        return await sbatch_execution.start_unless_taken(self._transport, plan, context, sent)
 
     async def _execute(self, entry: TrackedJob, plan: Plan, context: Context) -> SbatchAnswer | None:
         """Execute sbatch for an existing job directory, because an agent died before that."""
@@ -385,14 +385,9 @@ class Submitter:
             self._tracker.drop(entry)
 
     async def prepare(self) -> None:
-        """Install the cluster's folder and the runner, once."""
-        if self._is_prepared:
-            return
-        await self._transport.make_dir(self._folder.events)
-        await install(self._transport, {name: self.runner_path(name) for name in RUNNER})
-        await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._cluster_data()))
-        self._is_prepared = True
+        """Install the cluster's folder and the runner, once, and again if they were removed."""
+        await self._installation.prepare()
 
     def runner_path(self, name: str) -> str:
         """Return the path of a runner file."""
-        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")
+        return self._installation.path(name)

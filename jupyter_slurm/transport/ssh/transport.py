@@ -28,6 +28,7 @@ from jupyter_slurm.transport.ssh.shell.detached import (
     detached_arguments,
     draft_path,
     exit_code,
+    failed_start,
     started,
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
@@ -80,10 +81,7 @@ class SshTransport:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self, *, keep: bool = False) -> None:
-        """Close the connection. Running commands end with it, except detached ones.
-
-        With ``keep``, a login outside this process is left for the next process.
-        """
+        """Close the connection; only detached commands go on. With ``keep``, a login outside this process stays."""
         for task in tuple(self._tasks):
             with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
                 task.cancel()
@@ -175,7 +173,7 @@ class SshTransport:
         large: Mapping[str, str],
         context: Context | None,
     ) -> RemoteDetachedRun:
-        deadline, was_sent = time.monotonic() + _CONNECT_TIMEOUT_S, False
+        deadline, was_sent, was_lost = time.monotonic() + _CONNECT_TIMEOUT_S, False, False
         while True:
             wait = 0.05 if self._pool.has_waiters else 1.0
             drafts.append(draft_path(prefix))
@@ -188,10 +186,10 @@ class SshTransport:
                     holder, done = started(answer, prefix)
                     hold = self._take_lock(shell, holder)
                     break
-            except (LinkLost, CommandTimeout) as error:
-                if isinstance(error, CommandTimeout) or self._is_over(deadline):
-                    error.details["may_run"] = was_sent
-                    raise
+            except (FileNotFoundError, TransportError) as error:
+                if not isinstance(error, LinkLost) or self._is_over(deadline):
+                    raise failed_start(error, prefix, was_sent=was_sent, was_lost=was_lost) from error.__cause__
+                was_lost = was_sent
                 await asyncio.sleep(_BREAK_NOTICE_S)
         if files is not None and hold is None:  # the answer was lost, and the lock ended with that connection
             with contextlib.suppress(FileNotFoundError):
@@ -273,8 +271,9 @@ class SshTransport:
         while True:
             try:
                 async with self._pool.borrow(_remaining_time(deadline), for_locks=True) as shell:
-                    left = _remaining_time(deadline, shell)
-                    answer = await self._in_shell(shell, ["js_hold", path], left, starts=True)
+                    answer = await self._in_shell(
+                        shell, ["js_hold", path], _remaining_time(deadline, shell), starts=True
+                    )
                     check_started(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,7 +23,7 @@ SLEEP = "#!/bin/sh\nsleep 600\n"
 def dgx(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
     """Provide a node with eight GPUs beside two workstations, licences, and a QOS with a limit of GPUs."""
     small = Qos("small", limits={"MaxTRESPerUser": "gres/gpu=1"})
-    described = replace(load_description(), qos=(small,)).with_users("root")
+    described = replace(load_description(), qos=(small,)).with_users(pwd.getpwuid(os.geteuid()).pw_name)
     dgx, stations = described.nodes[0], replace(described.nodes[1], names=("c4aiscw1", "c4aiscw2"))
     return new_cluster(
         nodes=(replace(dgx, memory=64 << 10), stations),
@@ -79,7 +81,7 @@ async def test_numbers_are_those_of_the_reservation_and_of_the_qos_of_the_partit
     new_cluster: Callable[..., EmbeddedCluster], tmp_path: Any, open_desk: Any
 ) -> None:
     shared = Qos("shared", limits={"MaxTRESPerUser": "gres/gpu=1"})
-    described = replace(load_description(), qos=(shared,)).with_users("root")
+    described = replace(load_description(), qos=(shared,)).with_users(pwd.getpwuid(os.geteuid()).pw_name)
     nodes = replace(described.nodes[0], names=("n1", "n2"), gpus={"a100": 4})
     cluster = new_cluster(
         nodes=(nodes,),

@@ -71,6 +71,9 @@ async def test_accounting_that_learns_of_an_end_late(
                     await cluster.poller.wait_fresh(0.0)
                 told = await desk.job(script["key"])
                 assert (is_over(told), told["state"]) == (False, "RUNNING")
+            await desk.until(
+                script["key"], lambda job: not job["known"], 60
+            )  # the card says that Slurm does not answer
         finally:
             come_back(late)
         await desk.until(script["key"], is_over, 150)

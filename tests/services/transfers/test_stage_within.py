@@ -226,6 +226,7 @@ async def test_a_link_in_place_of_the_copy_or_of_its_directory_is_not_followed(d
     assert (tmp_path / "outside/sub/x").read_text() == "x"
 
 
+@pytest.mark.root
 @pytest.mark.here_only("both sides behave alike")
 async def test_a_full_disk_is_named_and_the_same_command_continues(desk, tmp_path):
     (tmp_path / "project").mkdir()

@@ -300,6 +300,7 @@ async def test_transfers_at_once_wait_for_a_session_of_the_login_node(desk: Any,
     assert desk.core.transfers.held == 0
 
 
+@pytest.mark.root
 @pytest.mark.here_only("a side of its own")
 async def test_a_transfer_that_does_not_fit_is_refused_before_anything_is_sent(desk: Any, tmp_path: Path) -> None:
     full = Path("/dev/shm") / tmp_path.name
@@ -528,6 +529,7 @@ async def test_a_copy_stops_also_while_its_job_changes(desk: Any, tmp_path: Path
         assert stopping.result()["state"] == "stopped"
 
 
+@pytest.mark.root
 @pytest.mark.here_only("both sides behave alike")
 @pytest.mark.usefixtures("carrier")
 @pytest.mark.parametrize("kind", ["put", "get", "copy", "copy by a job"])

@@ -8,8 +8,10 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.retry_delays import RetryDelays
 from jupyter_slurm.transport.base import Completed
+from jupyter_slurm.transport.ssh.protocols import AnswerTooLarge, LinkLost
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 from jupyter_slurm.transport.ssh.shell.files import failure, percent_b
 from jupyter_slurm.transport.ssh.shell.shell import Shell
@@ -21,6 +23,7 @@ __all__ = [
     "detached_arguments",
     "draft_path",
     "exit_code",
+    "failed_start",
     "started",
 ]
 
@@ -165,6 +168,30 @@ def started(answer: ShellAnswer, prefix: str) -> tuple[int | None, Completed | N
         raise FileNotFoundError(f"{prefix}.out is gone")
     done = None if code == "runs" else Completed(exit_code(code), answer.stdout, answer.stderr)
     return number(holder) if holder else None, done
+
+
+def failed_start(
+    error: FileNotFoundError | TransportError, prefix: str, *, was_sent: bool, was_lost: bool
+) -> FileNotFoundError | TransportError:
+    """Return the error of a start with whether the command may run.
+
+    Parameters
+    ----------
+    error : FileNotFoundError or TransportError
+        Error of the last attempt; a FileNotFoundError without a number means that the command may run.
+    prefix : str
+        Path of the files without their suffixes.
+    was_sent : bool
+        Whether a start was sent.
+    was_lost : bool
+        Whether the answer to an earlier attempt was lost: its start may have succeeded.
+    """
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{prefix}.out is gone") if was_lost else error
+    has_no_answer = isinstance(error, (LinkLost, CommandTimeout, AnswerTooLarge))
+    if was_lost or has_no_answer:
+        error.details["may_run"] = was_lost or was_sent
+    return error
 
 
 def exit_code(value: str) -> int:
