@@ -157,7 +157,7 @@ def generate(document: bytes) -> str:
 
 def as_json(document: bytes) -> str:
     """Return a document as JSON."""
-    return json.dumps(yaml.safe_load(document), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(yaml.safe_load(document), separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -269,7 +269,8 @@ def sessions(*, active: bool = True) -> SessionList:
     except ConfigError:
         if is_chosen() or not (clusters := other_clusters()):
             raise
-    return _sessions_of(clusters, active=active)
+    found = _sessions_of(clusters, active=active)
+    return SessionList(sorted(found, key=lambda one: one._data.get("submit_time") or 0.0, reverse=True))
 
 
 def sessions_elsewhere() -> SessionList:
