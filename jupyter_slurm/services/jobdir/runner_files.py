@@ -16,9 +16,7 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["RUNNER", "RunnerInstallation", "find_files", "install", "runner_digest", "shipped"]
 
-_CHECK_INTERVAL_S = (
-    600.0  # seconds after which the files are checked again: sites remove old files, users whole folders
-)
+_CHECK_INTERVAL_S = 600.0  # seconds until the files are checked again: a site or the user may have removed them
 
 _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
