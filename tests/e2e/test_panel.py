@@ -324,13 +324,20 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     limits = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split()
     assert limits == ["1:30:00"] * 3
-    # Another client cancels one of them: no hold remains for that job.
-    page.locator("#jupyter-slurm-side-bar .jp-Slurm-marked summary").click()  # before the panel hears of it
-    subprocess.run(["scancel", held[0]], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
-    page.get_by_role("button", name="Hold 4 jobs").click()
+
+    # Another client cancels one of them after the click, before Slurm is asked: no hold remains for that job.
+    def cancel_first(route: Route) -> None:
+        if route.request.method == "POST":
+            subprocess.run(["scancel", held[0]], env=env, check=True)
+        route.continue_()
+
+    asked_of_slurm = re.compile(r"/acts(\?|$)")
+    page.route(asked_of_slurm, cancel_first)
+    _choose_action(page, "Hold 4 jobs")
     failures = page.locator(".jp-Slurm-failures li")
     expect(failures).to_have_count(1)
     expect(failures).to_contain_text(held[0])
+    page.unroute(asked_of_slurm)
     screenshot(page, "panel-refused")
     page.get_by_role("button", name="Dismiss").click()
     expect(failures).to_have_count(0)

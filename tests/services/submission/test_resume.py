@@ -20,7 +20,7 @@ from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Preemption
 from jupyter_slurm.errors import OptionError
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.carrier("paramiko")]
 
 LOOP = """
 import pathlib, time
@@ -39,6 +39,8 @@ else:
     print("all done")
 """
 
+# Longest wait for a second run, in seconds: where the order to start at once comes too early, Slurm waits two minutes.
+SECOND_RUN = 400
 
 SCRIPT = """#!/bin/bash
 {trap}
@@ -114,7 +116,7 @@ async def preempted(
     waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
     assert not waits["finished"]
     go.touch()
-    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run", SECOND_RUN)
     return await ended_well(desk, job)
 
 
@@ -125,7 +127,7 @@ async def script_goes_on(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for
     waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
     assert not waits["finished"]
     go.touch()
-    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run", SECOND_RUN)
     assert (await desk.core.cluster(desk.id).results.source(job["key"])).decode() == text
     return await ended_well(desk, job)
 
@@ -162,7 +164,7 @@ async def at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, w
     job = await desk.submit(LOOP.format(go=str(folder / "go1"), asks=True), *options, resume=5)
     await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
     (folder / "go1").touch()
-    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
+    await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run", SECOND_RUN)
     said = await ended_well(desk, job)
     assert "this run is to end: the time limit is near; " in said
     assert "has stopped for now" in said
@@ -197,7 +199,7 @@ async def an_array_at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder
         cluster.run(*again, check=False)
         return tasks()[task][0] != "PENDING"
 
-    await asyncio.to_thread(wait_for, is_started, "the second run")
+    await asyncio.to_thread(wait_for, is_started, "the second run", SECOND_RUN)
     ended = await desk.finished(job["key"])
     said = Path(job["folder"], f"stderr.{task}").read_text()
     assert ended["state"] == "COMPLETED", said
@@ -215,7 +217,7 @@ async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path
     try:
         await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
         (folder / "go2").touch()
-        await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run, elsewhere")
+        await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run, elsewhere", SECOND_RUN)
         assert "without a warning" in await ended_well(desk, job)
     finally:
         cluster.start_node("c4aiscw1")
