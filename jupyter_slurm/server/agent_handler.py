@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -170,13 +171,17 @@ class AgentHandler(ProblemHandler):
         if operation.operation_id == "launchSession":
             asked = await completed(client, cluster, asked, base_url=self.base_url, folder=folder)
         else:
-            # The panel knows a script by its path below the root folder; the job starts in the folder of the script.
-            below, _, name = str(asked.get("script_name") or "").rpartition("/")
+            # The panel gives the path of a script: below the root folder, or absolute on the cluster. The job starts in
+            # the folder of the script.
+            below, name = posixpath.split(str(asked.get("script_name") or ""))
+            on_cluster = below if below.startswith("/") else None
             if below:
-                folder, asked = os.path.join(folder, below), {**asked, "script_name": name}
+                asked = {**asked, "script_name": name}
+            if below and on_cluster is None:
+                folder = os.path.join(folder, below)
                 _check_folder(folder, below)
             if below or operation.operation_id == "resubmitJob":
-                asked = await surrounded(client, cluster, asked, folder=folder)
+                asked = await surrounded(client, cluster, asked, folder=folder, cwd=on_cluster)
         return json.dumps(asked).encode("ascii")
 
     def send_problem(self, error: SlurmError) -> None:
@@ -225,12 +230,27 @@ def _check_folder(folder: str, name: str) -> None:
 
 
 async def surrounded(
-    client: AgentClient, cluster: str, requested: Mapping[str, object], *, folder: str
+    client: AgentClient, cluster: str, requested: Mapping[str, object], *, folder: str, cwd: str | None = None
 ) -> dict[str, object]:
-    """Return a request with the context of a notebook of this server, unless it has a context."""
+    """Return a request with the context of a notebook of this server, unless it has a context.
+
+    Parameters
+    ----------
+    client : AgentClient
+        Client of the agent.
+    cluster : str
+        Cluster of the job.
+    requested : mapping
+        The request.
+    folder : str
+        Folder of this computer in which the job starts unless its cluster is remote.
+    cwd : str, optional
+        Absolute path of a directory of the cluster in which the job starts instead.
+    """
     if "context" in requested:
         return dict(requested)
-    return {**requested, "context": _context(await _place(client, cluster), folder)}
+    around = _context(await _place(client, cluster), folder)
+    return {**requested, "context": around if cwd is None else {**around, "cwd": cwd}}
 
 
 async def _place(client: AgentClient, cluster: str) -> Cluster:

@@ -151,6 +151,29 @@ def test_files_are_opened_saved_and_changed(
     assert not (folder / "large.bin").exists()
 
 
+def test_a_script_of_the_cluster_is_submitted_from_its_folder(
+    page: Page, folder: Path, screenshot: Callable[..., None]
+) -> None:
+    header = "#SBATCH -J whereabouts\n#SBATCH -p arandu\n#SBATCH -t 5\n"
+    (folder / "where.sbatch").write_text(f"#!/bin/bash\n{header}pwd; echo $SLURM_SUBMIT_DIR\n")
+    _open_folder(page, folder)
+    entry = page.locator(".lm-Menu-item", has_text="Run with sbatch…")
+    _item(page, "notes.txt").click(button="right")
+    expect(page.locator(".lm-Menu-item", has_text="Rename")).to_be_visible()
+    expect(entry).to_be_hidden()
+    page.keyboard.press("Escape")
+    _item(page, "where.sbatch").click(button="right")
+    entry.click()
+    form = page.get_by_role("form", name="Submit where.sbatch to far")  # no question about the cluster
+    expect(form.get_by_label("Name", exact=True)).to_have_value("whereabouts")
+    form.get_by_label("Time limit").fill("4")
+    screenshot(page, "cluster-files-script")
+    form.get_by_role("button", name="Submit", exact=True).click()
+    shown = page.locator(".jp-Slurm-job")
+    expect(shown.locator(".jp-Slurm-state")).to_have_text("COMPLETED")
+    expect(shown.locator(".jp-Slurm-logView")).to_contain_text(re.compile(rf"{folder}\s*{folder}"))
+
+
 def test_new_notebooks_stay_in_the_own_browser_and_outputs_are_not_trusted(page: Page, folder: Path, lab: Any) -> None:
     _open_folder(page, folder)
     _item(page, "n.ipynb").dblclick()

@@ -49,6 +49,17 @@ def test_two_paths_are_refused(kernel: Any) -> None:
     assert "Use `%slurm ls [all] [[CLUSTER:]PATH]`" in kernel.run("%slurm ls a b").traceback
 
 
+SUBMIT_AGAIN = """
+import jupyter_slurm
+from jupyter_slurm.client.clusters.cluster import context
+from jupyter_slurm.client.jobs.request import new_key
+
+from_here = job.resubmit()
+request = {"key": new_key(), "context": context(job._cluster)}
+from_the_panel = jupyter_slurm.job(job._cluster.client.post(job._path("resubmit"), json=request)["key"])
+"""
+
+
 def test_a_script_of_the_cluster_is_submitted_from_its_directory(kernel: Any, gate: Any) -> None:
     script = r"#!/bin/sh\n#SBATCH --time 5:00\npwd; echo $SLURM_SUBMIT_DIR; echo $1 $SLURM_JOB_NAME\n"
     shared = gate("folder").parent
@@ -59,6 +70,9 @@ def test_a_script_of_the_cluster_is_submitted_from_its_directory(kernel: Any, ga
     try:
         kernel.ok(f"%sbatch as=job wait --time 4:00 {here}:{folder}/job.sh one")
         assert kernel.value("job.stdout").splitlines() == [folder, folder, "one job.sh"]
+        kernel.ok(SUBMIT_AGAIN)
+        for again in ("from_here", "from_the_panel"):
+            assert kernel.value(f"{again}.wait().stdout").splitlines() == [folder, folder, "one job.sh"]
         kernel.ok(f"%sbatch as=job wait --chdir / {here}:{folder}/job.sh")
         assert kernel.value("job.stdout").splitlines()[0] == "/"
         ran = kernel.run(f"%sbatch {here}:{folder}/none.sh")

@@ -95,7 +95,7 @@ def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes
         options = changed(option_table(cluster, "sbatch"), options, text, changes)
     around = context(cluster)
     check_lengths((*options, *record["args"]), around.get("env") or {})
-    if record.get("cwd") is not None and not cluster.is_remote:
+    if record.get("cwd") is not None:
         around["cwd"] = record["cwd"]
     same = {name: value for name, value in repeated(record, text, options).items() if value is not None}
     data = request_job(

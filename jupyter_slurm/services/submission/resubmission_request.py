@@ -69,7 +69,7 @@ async def repeat_request(cluster: JobSource, reference: str, requested: api.Resu
     if (task := (await cluster.jobs.describe(reference))["task"]) is not None:
         changes["array"] = task
     context = dict(requested.get("context") or {})
-    if not cluster.location.is_remote and record["cwd"] is not None:
+    if record["cwd"] is not None:
         context["cwd"] = record["cwd"]
     submission = {
         **repeated(record, text, changed(table, options, text, changes) if changes else options),

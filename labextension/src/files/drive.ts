@@ -6,7 +6,7 @@ import { Signal } from "@lumino/signaling";
 import { RequestError } from "../common/api/problem";
 import { PART_BYTES, type FileEntry, type FileList, type IFilesApi } from "./api";
 import { bytesOf, directoryOf, fileOf, modelOf } from "./models";
-import { baseName, HOME, parentOf, placeOf, shownName, type IPlace } from "./paths";
+import { baseName, DRIVE, HOME, parentOf, placeOf, shownName, type IPlace } from "./paths";
 
 /** Largest file that is opened; larger ones can be downloaded. */
 const MAX_OPEN_BYTES = 100_000_000;
@@ -37,7 +37,7 @@ function asMissing(error: unknown): unknown {
 }
 
 export class SlurmDrive implements Contents.IDrive {
-  readonly name = "Slurm";
+  readonly name = DRIVE;
   readonly fileChanged = new Signal<this, Contents.IChangedArgs>(this);
   /** A directory has more entries than are listed; with its path and the number of those, once for each directory. */
   readonly partListed = new Signal<this, { readonly path: string; readonly count: number }>(this);

@@ -7,6 +7,9 @@ export interface IPlace {
   readonly path: string;
 }
 
+/** Name of the drive in JupyterLab. */
+export const DRIVE = "Slurm";
+
 /** First part of paths below the home directory. */
 export const HOME = "~";
 

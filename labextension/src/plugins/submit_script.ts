@@ -12,6 +12,8 @@ import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { addPage } from "../common/jupyterlab/main_area";
 import { contextIcon } from "../common/jupyterlab/menu_icons";
 import { addToPalette, commandLabel } from "../common/jupyterlab/palette";
+import { FilesApi } from "../files/api";
+import { locateFile } from "../files/server_paths";
 import { openJob } from "../jobs/commands";
 import type { ScriptPanel } from "../jobs/actions/script_form";
 import {
@@ -23,9 +25,6 @@ import {
 import { gpuIcon } from "../sessions/commands";
 import { ISessionsModel } from "../sessions/model";
 
-/** ID of JupyterLab's own file browser; its context menu alone has the command (`schema/commands.json`). */
-const BROWSER = "filebrowser";
-
 /** Time for which the layout of JupyterLab waits for a form, in milliseconds; a later one is added at the end. */
 const RESTORE_WAIT_MS = 3_000;
 
@@ -34,9 +33,9 @@ interface IFileBrowser {
   readonly selectedItems?: () => Iterable<{ readonly path: string; readonly type: string }>;
 }
 
-/** Return the only script that is selected in the file browser; empty: none. */
-function selectedScript({ shell }: JupyterFrontEnd): string {
-  const browser = [...shell.widgets("left")].find(({ id }) => id === BROWSER) as
+/** Return the only script that is selected in the file browser with an ID; empty: none. */
+function selectedScript({ shell }: JupyterFrontEnd, id: unknown): string {
+  const browser = [...shell.widgets("left")].find((widget) => widget.id === id) as
     IFileBrowser | undefined;
   const [first, ...more] = [...(browser?.selectedItems?.() ?? [])];
   return first && more.length === 0 && isScript(first.path) ? first.path : "";
@@ -60,9 +59,13 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
     });
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const { commands, serviceManager } = app;
+    const { contents } = serviceManager;
+    const api = new AgentApi(serviceManager.serverSettings);
+    const files = new FilesApi(api);
     const acts: IScriptActs = {
-      api: new AgentApi(serviceManager.serverSettings),
-      contents: serviceManager.contents,
+      api,
+      locate: (path) => locateFile(contents, files, trans, path),
+      contents,
       open: (job) => void openJob(commands, job),
       show: (page) => {
         page.title.icon = gpuIcon;
@@ -79,16 +82,16 @@ export const scriptPlugin: JupyterFrontEndPlugin<void> = {
           : trans.__("Run with sbatch…"),
       caption: trans.__("Submit a script as a Slurm job"),
       icon: (args) => contextIcon(gpuIcon, args),
-      // In the context menu, only for a script.
-      isVisible: ({ isContext }) => isContext !== true || selectedScript(app) !== "",
-      execute: async ({ path, cluster, isContext }) => {
+      // The context menu of a file browser gives the ID of the browser (`schema/commands.json`): only for a script.
+      isVisible: ({ browser }) => browser === undefined || selectedScript(app, browser) !== "",
+      execute: async ({ path, cluster, browser }) => {
         if (typeof path === "string" && typeof cluster === "string") {
           const restored = restoreScript(acts, { path, cluster }).catch(() => undefined); // the file is gone
           const late = new Promise((resolve) => setTimeout(resolve, RESTORE_WAIT_MS));
           await Promise.race([restored, late]);
           return;
         }
-        const selected = isContext === true ? selectedScript(app) : "";
+        const selected = selectedScript(app, browser);
         await submitScript(acts, typeof path === "string" ? path : selected);
       },
     });

@@ -17,12 +17,20 @@ function browser(id: string): HTMLElement {
 }
 
 describe("the command for a script", () => {
-  it("is in the context menu of the own file browser of JupyterLab alone", () => {
+  it("is in the context menus of the file browsers of JupyterLab and of the clusters alone", () => {
     const { context } = schema["jupyter.lab.menus"];
-    const entry = context.find(({ command }) => command === CommandIDs.submitScript);
+    const entries = context.filter(({ command }) => command === CommandIDs.submitScript);
     const root = document.createElement("div");
-    root.append(...["filebrowser", "jupyter-slurm-files"].map(browser));
-    const found = [...root.querySelectorAll(entry!.selector)];
-    expect(found).toEqual([root.querySelector("#filebrowser [data-isdir=false]")]);
+    root.append(...["filebrowser", "another", "jupyter-slurm-files"].map(browser));
+    const found = entries.map(({ args, selector }) => [
+      args.browser,
+      ...[...root.querySelectorAll<HTMLElement>(selector)].map(({ parentElement, dataset }) =>
+        [parentElement?.id, dataset["isdir"]].join(),
+      ),
+    ]);
+    expect(found).toEqual([
+      ["filebrowser", "filebrowser,false"],
+      ["jupyter-slurm-files", "jupyter-slurm-files,false"],
+    ]);
   });
 });

@@ -19,12 +19,22 @@ import { changedOptions, scriptForm, scriptValues, type ScriptOptions } from "./
 /** Files that are offered for submission. */
 const SCRIPTS = /\.(sh|bash|sbatch|slurm)$/i;
 
+/** A script of a file browser. */
+interface IScriptFile {
+  /** The path, as JupyterLab has it. */
+  readonly path: string;
+  /** The path for the server: below its root, beginning with "./", or absolute on the cluster. */
+  readonly serverPath: string;
+  /** The ID of the cluster that has the file; empty: this computer has it. */
+  readonly cluster: string;
+}
+
 /** Request of the agent's API; the server adds the folder and the environment. */
 export interface IScriptSubmission {
   readonly key: string;
   readonly kind: "script";
   readonly text: string;
-  /** The path of the script below the root of the server, beginning with "./". */
+  /** The path of the script below the root of the server, beginning with "./", or absolute on the cluster. */
   readonly script_name: string;
   /** Options of sbatch that count over those of the script. */
   readonly options?: readonly string[];
@@ -43,7 +53,8 @@ export interface IScriptActs {
       estimate: boolean,
     ): Promise<IScriptPreview>;
   };
-  readonly contents: Pick<Contents.IManager, "get" | "localPath">;
+  readonly contents: Pick<Contents.IManager, "get">;
+  readonly locate: (path: string) => Promise<IScriptFile>;
   readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly open: (job: IJob) => void;
@@ -91,13 +102,13 @@ async function enterPath(trans: TranslationBundle): Promise<string> {
 /** Return the request of a form. The file is read each time: it may have been edited since the form was opened. */
 async function submissionOf(
   { contents }: Pick<IScriptActs, "contents">,
-  path: string,
+  { path, serverPath }: IScriptFile,
   key: string,
   changes: Pick<IScriptSubmission, "options" | "env"> = {},
 ): Promise<IScriptSubmission> {
   const file = await contents.get(path, { type: "file", format: "text", content: true });
   const text = String(file.content);
-  return { key, kind: "script", text, script_name: `./${contents.localPath(path)}`, ...changes };
+  return { key, kind: "script", text, script_name: serverPath, ...changes };
 }
 
 /** Return the options in force of a script; none where the agent refuses it, which the form then shows. */
@@ -115,15 +126,15 @@ async function optionsOf(
 /** Return the page with the form of a script. */
 async function scriptPage(
   acts: IScriptActs,
-  path: string,
+  file: IScriptFile,
   script: IScript,
 ): Promise<MainAreaWidget<ScriptPanel>> {
   const { api, model, trans } = acts;
   const { cluster, options } = script;
-  const draft = new FormDraft(model.memory, `${cluster.id}/${path}`);
+  const draft = new FormDraft(model.memory, `${cluster.id}/${file.path}`);
   const first = await draft.restore(scriptForm(scriptValues(options)));
   const read = (form: ILaunchForm, key: string): Promise<IScriptSubmission> =>
-    submissionOf(acts, path, key, {
+    submissionOf(acts, file, key, {
       options: changedOptions(form, options),
       ...(form.env.trim() === "" ? {} : { env: form.env.trim() }),
     });
@@ -155,21 +166,23 @@ export async function restoreScript(
   const clusters = await knownClusters(acts.model.jobs);
   const cluster = clusters.filter(isReached).find((each) => each.id === id);
   if (cluster !== undefined) {
-    const submission = await submissionOf(acts, path, newRequestKey());
-    await showForm(acts, path, cluster, submission);
+    const file = await acts.locate(path);
+    const submission = await submissionOf(acts, file, newRequestKey());
+    await showForm(acts, file, cluster, submission);
   }
 }
 
 async function showForm(
   acts: IScriptActs,
-  path: string,
+  file: IScriptFile,
   cluster: ICluster,
   submission: IScriptSubmission,
 ): Promise<void> {
   const options = await optionsOf(acts, cluster, submission);
+  const { path } = file;
   const name = path.split("/").at(-1) ?? "";
   const parts = scriptParts(sbatchLines(submission.text));
-  acts.show(await scriptPage(acts, path, { cluster, path, name, parts, options }));
+  acts.show(await scriptPage(acts, file, { cluster, path, name, parts, options }));
 }
 
 /** Show the form of a script's job; after the submission it gives way to the page of the job. */
@@ -180,11 +193,14 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
     return;
   }
   try {
-    const submission = await submissionOf(acts, chosen, newRequestKey());
+    const file = await acts.locate(chosen);
+    const submission = await submissionOf(acts, file, newRequestKey());
     const [title, go] = [trans.__("Submit on which cluster?"), trans.__("Continue")];
     const failed = trans.__("The script was not submitted");
     const known = await awaitClusters(model.jobs, trans, failed);
-    const clusters = known.filter(isReached);
+    const isUsable = (each: ICluster): boolean =>
+      isReached(each) && (file.cluster === "" || each.id === file.cluster);
+    const clusters = known.filter(isUsable);
     if (known.length > 0 && clusters.length === 0) {
       await showErrorMessage(failed, trans.__("No cluster is connected."));
     }
@@ -192,7 +208,7 @@ export async function submitScript(acts: IScriptActs, path: string): Promise<voi
     if (cluster === null) {
       return;
     }
-    await showForm(acts, chosen, cluster, submission);
+    await showForm(acts, file, cluster, submission);
   } catch (error) {
     const problem = toProblem(error, "Check the path of the script, then try again.");
     await showErrorMessage(trans.__("The script was not submitted"), problemText(trans, problem));
