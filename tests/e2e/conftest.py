@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from browser import *  # noqa: F403 - fixtures: Chromium, and an open JupyterLab
-from playwright.sync_api import Page
+from playwright.sync_api import Error, Page
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
@@ -69,3 +70,20 @@ def axe(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
         assert not complaints, "\n".join(complaints)
 
     return check
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Attach the text of the page of a failed test, and write its picture and markup into test-results/."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.failed and call.when == "call" and isinstance(page, Page):
+        folder, name = Path(item.config.rootpath, "test-results"), re.sub(r"\W+", "-", f"failed-{item.name}")
+        folder.mkdir(exist_ok=True)
+        try:
+            report.sections.append(("page", page.locator("body").inner_text()))
+            (folder / f"{name}.html").write_text(page.content(), encoding="utf-8")
+            page.screenshot(path=folder / f"{name}.png")
+        except Error as error:  # the page is gone
+            report.sections.append(("page", error.message))
+    return report

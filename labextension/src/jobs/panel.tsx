@@ -135,10 +135,20 @@ function Panel(props: IPanelProps): React.ReactElement {
   const bar = { table, trans, acts, width, isNarrow, isFiltering };
   const resources = sessions?.model.resources && (
     <AllResources
+      key="resources"
       model={sessions.model.resources}
       clusters={model.clusters.filter(isReached)}
       trans={trans}
     />
+  );
+  const jobs = (
+    <React.Fragment key="jobs">
+      <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
+        <FilterBar {...bar} />
+        <Jobs {...bar} />
+      </section>
+      <ActProgress {...{ model, trans }} />
+    </React.Fragment>
   );
   return (
     <>
@@ -152,13 +162,8 @@ function Panel(props: IPanelProps): React.ReactElement {
       </p>
       <Clusters {...{ model, trans }} connect={acts.connect} disconnect={acts.disconnect} />
       {sessions && <Sessions {...sessions} trans={trans} />}
-      {!isNarrow && resources}
-      <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
-        <FilterBar {...bar} />
-        <Jobs {...bar} />
-      </section>
-      <ActProgress {...{ model, trans }} />
-      {isNarrow && resources}
+      {/* With keys, the lists that are open stay open where the width changes their place. */}
+      {isNarrow ? [jobs, resources] : [resources, jobs]}
       <div className="jp-Slurm-foot jp-Slurm-aside">
         <UpdateTime {...{ model, trans }} />
         <OthersStatus {...{ table, trans }} />

@@ -358,6 +358,35 @@ describe("what is shown", () => {
     expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Checked /);
   });
 
+  it("keeps the free resources open where its width changes their place", async () => {
+    const changed = new Signal<object, void>({});
+    const state = { resources: null, problem: null, isLoading: false };
+    const resources = { changed, stateOf: () => state, load: vi.fn() };
+    const sessions = { model: { changed, active: [], resources } };
+    const clusters = [{ id: "local", name: "arandu", poll: { error: null } }];
+    const shown = new JobsTable(Object.assign(model([JOB]), { clusters }));
+    const beside = { sessions } as unknown as ConstructorParameters<typeof JobsPanel>[3];
+    const wide = new JobsPanel(shown, trans, NOTHING, beside);
+    Object.defineProperty(wide.node, "clientWidth", { value: 1000, configurable: true });
+    const node = await show(wide);
+    node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")!.open = true;
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-resources")).not.toBeNull();
+    });
+    const isFirst = (): boolean => {
+      const [first] = node.querySelectorAll(".jp-Slurm-free, .jp-Slurm-jobs");
+      return first?.className === "jp-Slurm-free";
+    };
+    expect(isFirst()).toBe(true);
+    Object.defineProperty(wide.node, "clientWidth", { value: 232 });
+    wide.update();
+    await vi.waitFor(() => {
+      expect(isFirst()).toBe(false);
+    });
+    expect(node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")?.open).toBe(true);
+    expect(node.querySelector(".jp-Slurm-resources")).not.toBeNull();
+  });
+
   it("passes the focus to the table where the pressed button disappears", async () => {
     const older = { hasOlder: true, showOlder: vi.fn() };
     const shown = Object.assign(model([JOB]), older);
