@@ -230,12 +230,17 @@ def door(piped_sshd, new_user, unavailable):
         door.transport.close()
 
 
+def _is_listening(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def agent(tmp_path):
     """Return a factory: ``agent(*keys)`` adds keys to a real ssh-agent and returns its socket."""
     path = tmp_path / "agent.sock"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
-        while not path.exists():
+        while not _is_listening(path):
             assert process.poll() is None
 
         def add(*keys, options=()):
