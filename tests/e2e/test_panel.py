@@ -621,9 +621,13 @@ def test_a_thousand_jobs_are_cancelled_with_a_stop_also_if_the_page_is_loaded_ag
     """The agent carries the action out, not the page."""
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
 
-    def pending() -> list[str]:
+    def ask() -> subprocess.CompletedProcess[str] | None:
         asked = ["squeue", "--noheader", "--name=crowd", "--states=PENDING", "--format=%i"]
-        return subprocess.run(asked, env=env, check=True, capture_output=True, text=True).stdout.split()
+        done = subprocess.run(asked, env=env, check=False, capture_output=True, text=True)
+        return done if done.returncode == 0 else None
+
+    def pending() -> list[str]:
+        return wait_for(ask, "squeue answers, also while the controller is busy", interval=0.5).stdout.split()
 
     by_hand = "for i in $(seq 1000); do sbatch --hold -o /dev/null -J crowd --wrap true || exit 1; done"
     subprocess.run(["sh", "-c", by_hand], env=env, cwd="/", check=True, stdout=subprocess.DEVNULL)
