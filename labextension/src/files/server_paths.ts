@@ -2,18 +2,9 @@
 import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { IFilePlace } from "../common/file_place";
 import type { IFilesApi } from "./api";
 import { baseName, DRIVE, parentOf, placeOf } from "./paths";
-
-/** A file of a file browser. */
-export interface IFilePlace {
-  /** The path, as JupyterLab has it. */
-  readonly path: string;
-  /** The path for the server: below its root, beginning with "./", or absolute on the cluster. */
-  readonly serverPath: string;
-  /** The ID of the cluster that has the file; empty: this computer has it. */
-  readonly cluster: string;
-}
 
 /** Return the place of a file; a path below the home directory of a cluster becomes absolute. */
 export async function locateFile(

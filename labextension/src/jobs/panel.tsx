@@ -10,6 +10,7 @@ import { isReached } from "../common/api/records";
 import { HandoverButton } from "../common/jupyterlab/focus";
 import { silentCluster } from "../common/freshness";
 import { connectionText } from "../common/labels";
+import { FoldsContext } from "../common/jupyterlab/fold";
 import { AllResources } from "../resources/view";
 import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
@@ -177,6 +178,7 @@ function Panel(props: IPanelProps): React.ReactElement {
 
 export class JobsPanel extends ReactWidget {
   private _width = 0;
+  private readonly _folds = new Set<string>();
   /** Whether the table had the focus last, not the toolbar. */
   private _wasInTable = false;
 
@@ -259,10 +261,10 @@ export class JobsPanel extends ReactWidget {
       </UseSignal>
     );
     const { sessions } = this._beside;
-    return sessions ? (
-      <UseSignal signal={sessions.model.changed}>{panel}</UseSignal>
-    ) : (
-      <>{panel()}</>
+    return (
+      <FoldsContext.Provider value={this._folds}>
+        {sessions ? <UseSignal signal={sessions.model.changed}>{panel}</UseSignal> : panel()}
+      </FoldsContext.Provider>
     );
   }
 }

@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import { FoldHead } from "../common/jupyterlab/fold_head";
+import { Fold } from "../common/jupyterlab/fold";
 import { problemText } from "../common/labels";
 import type { IAnswers } from "./answers";
 import { checkedText, type IAnswerAge } from "./labels";
@@ -66,18 +66,12 @@ function Answer<T extends IAnswerAge>(props: IProps<T>): React.ReactElement {
 }
 
 export function AnswerFold<T extends IAnswerAge>(
-  props: IProps<T> & { readonly title: string },
+  props: IProps<T> & { readonly title: string; readonly name: string },
 ): React.ReactElement {
-  const [isOpen, setOpen] = React.useState(false);
+  const { title, name, cluster } = props;
   return (
-    <details
-      className="jp-Slurm-loaded"
-      onToggle={(event) => {
-        setOpen(event.currentTarget.open);
-      }}
-    >
-      <FoldHead>{props.title}</FoldHead>
-      {isOpen && <Answer {...props} />}
-    </details>
+    <Fold className="jp-Slurm-loaded" name={`${name} of ${cluster}`} title={title}>
+      <Answer {...props} />
+    </Fold>
   );
 }

@@ -5,7 +5,7 @@ import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
 import { acceleratorName, otherGres } from "../common/launch_request";
-import { FoldHead } from "../common/jupyterlab/fold_head";
+import { Fold } from "../common/jupyterlab/fold";
 import { clusterName } from "../common/labels";
 import { AnswerFold } from "./answer_fold";
 import {
@@ -105,7 +105,9 @@ function NodeRow({ trans, node }: { trans: TranslationBundle; node: INode }): Re
   );
 }
 
-function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
+function Nodes(props: IShown & { readonly cluster: string }): React.ReactElement {
+  const { trans, cluster } = props;
+  const { nodes } = props.resources;
   const heads = [
     trans.__("Node"),
     trans.__("State"),
@@ -115,8 +117,7 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
     trans.__("Load"),
   ];
   return (
-    <details>
-      <FoldHead>{trans._n("%1 node", "%1 nodes", nodes.length)}</FoldHead>
+    <Fold name={`nodes of ${cluster}`} title={trans._n("%1 node", "%1 nodes", nodes.length)}>
       <Table label={trans.__("Nodes")} heads={heads}>
         {nodes.slice(0, MAX_NODES).map((node) => (
           <NodeRow key={node.name} {...{ trans, node }} />
@@ -125,7 +126,7 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
       {nodes.length > MAX_NODES && (
         <p className="jp-Slurm-aside">{trans.__("All nodes: jupyter slurm resources --nodes")}</p>
       )}
-    </details>
+    </Fold>
   );
 }
 
@@ -193,6 +194,7 @@ function Folds(props: {
     <>
       <AnswerFold
         {...{ trans, cluster }}
+        name="use"
         title={trans.__("GPUs and CPUs in use")}
         answers={model.use}
         pace={trans.__("The agent asks Slurm at most once a minute.")}
@@ -201,6 +203,7 @@ function Folds(props: {
       </AnswerFold>
       <AnswerFold
         {...{ trans, cluster }}
+        name="room"
         title={trans.__("Quotas and free space")}
         answers={model.room}
         pace={trans.__("The agent asks the login node every five minutes, or after a click.")}
@@ -234,7 +237,7 @@ function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement
                 </ul>
                 <OwnUse {...{ trans, resources }} />
                 <Partitions {...{ trans, resources }} />
-                <Nodes {...{ trans, resources }} />
+                <Nodes {...{ trans, resources }} cluster={id} />
               </>
             )}
             <Folds {...{ model, trans }} cluster={id} />
@@ -252,25 +255,17 @@ export function AllResources(props: {
   readonly clusters: readonly ICluster[];
 }): React.ReactElement {
   const { model, trans, clusters } = props;
-  const [open, setOpen] = React.useState<readonly string[]>([]);
-  const fold = (id: string, isOpen: boolean): void => {
-    setOpen(isOpen ? [...open.filter((each) => each !== id), id] : open.filter((x) => x !== id));
-  };
   return (
     <>
       {clusters.map((cluster) => (
-        <details
+        <Fold
           key={cluster.id}
           className="jp-Slurm-free"
-          onToggle={(event) => {
-            if (event.target === event.currentTarget) {
-              fold(cluster.id, event.currentTarget.open); // not the event of the nodes inside
-            }
-          }}
+          name={`free on ${cluster.id}`}
+          title={trans.__("Free on %1", clusterName(cluster))}
         >
-          <FoldHead>{trans.__("Free on %1", clusterName(cluster))}</FoldHead>
-          {open.includes(cluster.id) && <ClusterResources {...{ model, trans, cluster }} />}
-        </details>
+          <ClusterResources {...{ model, trans, cluster }} />
+        </Fold>
       ))}
     </>
   );

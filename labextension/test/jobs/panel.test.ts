@@ -358,33 +358,94 @@ describe("what is shown", () => {
     expect(node.querySelector(".jp-Slurm-updated")?.textContent).toMatch(/^Checked /);
   });
 
-  it("keeps the free resources open where its width changes their place", async () => {
-    const changed = new Signal<object, void>({});
-    const state = { resources: null, problem: null, isLoading: false };
-    const resources = { changed, stateOf: () => state, load: vi.fn() };
-    const sessions = { model: { changed, active: [], resources } };
-    const clusters = [{ id: "local", name: "arandu", poll: { error: null } }];
-    const shown = new JobsTable(Object.assign(model([JOB]), { clusters }));
-    const beside = { sessions } as unknown as ConstructorParameters<typeof JobsPanel>[3];
-    const wide = new JobsPanel(shown, trans, NOTHING, beside);
-    Object.defineProperty(wide.node, "clientWidth", { value: 1000, configurable: true });
-    const node = await show(wide);
-    node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")!.open = true;
-    await vi.waitFor(() => {
-      expect(node.querySelector(".jp-Slurm-resources")).not.toBeNull();
+  describe("with an open list of free resources", () => {
+    const clusters = [{ id: "local", name: "arandu", poll: { error: null }, connection: null }];
+    const isOpen = (node: HTMLElement): boolean =>
+      node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")?.open === true &&
+      node.querySelector(".jp-Slurm-resources") !== null;
+
+    async function opened(): Promise<{ wide: JobsPanel; shown: JobsTable; node: HTMLElement }> {
+      const changed = new Signal<object, void>({});
+      const state = { resources: null, problem: null, isLoading: false };
+      const unanswered = { answer: null, problem: null, isLoading: true };
+      const answers = { changed, stateOf: () => unanswered, keepRecent: vi.fn() };
+      const resources = {
+        changed,
+        stateOf: () => state,
+        load: vi.fn(),
+        use: answers,
+        room: answers,
+      };
+      const sessions = { model: { changed, active: [], resources } };
+      const shown = new JobsTable(Object.assign(model([JOB]), { clusters, refreshQueue: vi.fn() }));
+      const beside = { sessions } as unknown as ConstructorParameters<typeof JobsPanel>[3];
+      const wide = new JobsPanel(shown, trans, NOTHING, beside);
+      Object.defineProperty(wide.node, "clientWidth", { value: 1000, configurable: true });
+      const node = await show(wide);
+      node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")!.open = true;
+      await vi.waitFor(() => {
+        expect(isOpen(node)).toBe(true);
+      });
+      return { wide, shown, node };
+    }
+
+    it("keeps it open where its width changes the place", async () => {
+      const { wide, node } = await opened();
+      const isFirst = (): boolean => {
+        const [first] = node.querySelectorAll(".jp-Slurm-free, .jp-Slurm-jobs");
+        return first?.className === "jp-Slurm-free";
+      };
+      expect(isFirst()).toBe(true);
+      Object.defineProperty(wide.node, "clientWidth", { value: 232 });
+      wide.update();
+      await vi.waitFor(() => {
+        expect(isFirst()).toBe(false);
+      });
+      expect(isOpen(node)).toBe(true);
     });
-    const isFirst = (): boolean => {
-      const [first] = node.querySelectorAll(".jp-Slurm-free, .jp-Slurm-jobs");
-      return first?.className === "jp-Slurm-free";
-    };
-    expect(isFirst()).toBe(true);
-    Object.defineProperty(wide.node, "clientWidth", { value: 232 });
-    wide.update();
-    await vi.waitFor(() => {
-      expect(isFirst()).toBe(false);
+
+    it("keeps it open, and what is open inside, while it is hidden", async () => {
+      const { wide, node } = await opened();
+      const inside = (): HTMLDetailsElement | null => node.querySelector(".jp-Slurm-loaded");
+      inside()!.open = true;
+      await vi.waitFor(() => {
+        expect(node.querySelector(".jp-Slurm-answer")).not.toBeNull();
+      });
+      wide.hide();
+      await vi.waitFor(() => {
+        expect(node.childElementCount).toBe(0);
+      });
+      wide.show();
+      await vi.waitFor(() => {
+        expect(isOpen(node)).toBe(true);
+      });
+      expect(inside()?.open).toBe(true);
+      node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")!.open = false;
+      await vi.waitFor(() => {
+        expect(node.querySelector(".jp-Slurm-resources")).toBeNull();
+      });
+      wide.hide();
+      wide.show();
+      await vi.waitFor(() => {
+        expect(node.querySelector(".jp-Slurm-free")).not.toBeNull();
+      });
+      expect(isOpen(node)).toBe(false);
     });
-    expect(node.querySelector<HTMLDetailsElement>(".jp-Slurm-free")?.open).toBe(true);
-    expect(node.querySelector(".jp-Slurm-resources")).not.toBeNull();
+
+    it("shows it open again after the connection was lost", async () => {
+      const { shown, node } = await opened();
+      const set = async (state: string, isThere: boolean): Promise<void> => {
+        const known = [{ ...clusters[0], connection: { state, hosts: ["login"], since: 0 } }];
+        Object.assign(shown.model, { clusters: known });
+        shown.configure(false, null); // draw again
+        await vi.waitFor(() => {
+          expect(node.querySelector(".jp-Slurm-free") !== null).toBe(isThere);
+        });
+      };
+      await set("lost", false);
+      await set("connected", true);
+      expect(isOpen(node)).toBe(true);
+    });
   });
 
   it("passes the focus to the table where the pressed button disappears", async () => {

@@ -142,6 +142,10 @@ describe("what is free, in the panel", () => {
     expect(node.textContent).toContain(
       "You use: 2 CPUs, 32 GiB, 2 GPUs in 1 job (2 counting array tasks)",
     ); // an array
+    node.querySelector<HTMLDetailsElement>("details:not([class])")!.open = true;
+    await vi.waitFor(() => {
+      expect(node.querySelector("[aria-label=Nodes]")).not.toBeNull();
+    });
     const row = node.querySelector("[aria-label=Nodes] tbody tr");
     expect(row?.textContent).toBe(
       `c4aiscw3idle+drain${HOSTILE}0 of 1 GPUs0 of 16512 MiB of 64 GiB1.3`,

@@ -4,7 +4,7 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { ICluster, IJob } from "../../common/api/objects";
-import { FoldHead } from "../../common/jupyterlab/fold_head";
+import { FoldHead } from "../../common/jupyterlab/fold";
 import { clusterName } from "../../common/labels";
 import type { ILaunchForm } from "../../common/launch_request";
 import type { FormDraft } from "../../sessions/form_drafts";

@@ -6,6 +6,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ICluster, IJob } from "../../common/api/objects";
 import { toProblem } from "../../common/api/problem";
 import { isReached } from "../../common/api/records";
+import type { IFilePlace } from "../../common/file_place";
 import { chooseCluster } from "../../common/jupyterlab/dialogs";
 import { awaitClusters, knownClusters } from "../../common/jupyterlab/known_clusters";
 import { problemText } from "../../common/labels";
@@ -18,16 +19,6 @@ import { changedOptions, scriptForm, scriptValues, type ScriptOptions } from "./
 
 /** Files that are offered for submission. */
 const SCRIPTS = /\.(sh|bash|sbatch|slurm)$/i;
-
-/** A script of a file browser. */
-interface IScriptFile {
-  /** The path, as JupyterLab has it. */
-  readonly path: string;
-  /** The path for the server: below its root, beginning with "./", or absolute on the cluster. */
-  readonly serverPath: string;
-  /** The ID of the cluster that has the file; empty: this computer has it. */
-  readonly cluster: string;
-}
 
 /** Request of the agent's API; the server adds the folder and the environment. */
 export interface IScriptSubmission {
@@ -54,7 +45,7 @@ export interface IScriptActs {
     ): Promise<IScriptPreview>;
   };
   readonly contents: Pick<Contents.IManager, "get">;
-  readonly locate: (path: string) => Promise<IScriptFile>;
+  readonly locate: (path: string) => Promise<IFilePlace>;
   readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly open: (job: IJob) => void;
@@ -102,7 +93,7 @@ async function enterPath(trans: TranslationBundle): Promise<string> {
 /** Return the request of a form. The file is read each time: it may have been edited since the form was opened. */
 async function submissionOf(
   { contents }: Pick<IScriptActs, "contents">,
-  { path, serverPath }: IScriptFile,
+  { path, serverPath }: IFilePlace,
   key: string,
   changes: Pick<IScriptSubmission, "options" | "env"> = {},
 ): Promise<IScriptSubmission> {
@@ -126,7 +117,7 @@ async function optionsOf(
 /** Return the page with the form of a script. */
 async function scriptPage(
   acts: IScriptActs,
-  file: IScriptFile,
+  file: IFilePlace,
   script: IScript,
 ): Promise<MainAreaWidget<ScriptPanel>> {
   const { api, model, trans } = acts;
@@ -174,7 +165,7 @@ export async function restoreScript(
 
 async function showForm(
   acts: IScriptActs,
-  file: IScriptFile,
+  file: IFilePlace,
   cluster: ICluster,
   submission: IScriptSubmission,
 ): Promise<void> {
