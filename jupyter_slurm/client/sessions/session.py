@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 import webbrowser
@@ -257,19 +258,31 @@ class SessionList(JobList[Session]):
 def sessions(*, active: bool = True) -> SessionList:
     """Return your sessions on this cluster, the latest first; ``active``: only unfinished ones.
 
-    On a computer without Slurm where no cluster was chosen, those of all clusters with a connection are returned.
+    On a computer without Slurm where no cluster was chosen, those of all clusters with a connection are returned. One
+    that does not answer is named on standard error.
 
     Raises
     ------
     ConfigError
         This computer has no Slurm, no cluster was chosen, and none has a connection.
+    SlurmError
+        No cluster answers.
     """
     try:
         return _sessions_of([current()], active=active)
     except ConfigError:
         if is_chosen() or not (clusters := other_clusters()):
             raise
-    found = _sessions_of(clusters, active=active)
+    found, silent = list[Session](), dict[str, SlurmError]()
+    for cluster in clusters:
+        try:
+            found += _sessions_of([cluster], active=active)
+        except SlurmError as error:
+            silent[cluster.name] = error
+    if len(silent) == len(clusters):
+        raise next(iter(silent.values()))
+    for name, trouble in silent.items():
+        sys.stderr.write(printable(f"Warning: the sessions of {name} are missing: {trouble.message}") + "\n")
     return SessionList(sorted(found, key=lambda one: one._data.get("submit_time") or 0.0, reverse=True))
 
 
