@@ -120,7 +120,8 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: 
         told = [record for record in await client.find_jobs(entry.id) if record.id == entry.id]
         latest = told[0] if told and entry.is_described_by(told) else latest
     end = entry.end_time if entry.is_finished else now + entry.slurm.clock_offset
-    lasted = end - entry.start_time if end is not None and entry.start_time is not None else None
+    # The clock of the cluster is known only to within some milliseconds.
+    lasted = max(0.0, end - entry.start_time) if end is not None and entry.start_time is not None else None
     return replace(
         usage,
         elapsed=usage.elapsed if usage.elapsed is not None else lasted,
