@@ -125,10 +125,11 @@ docs-outputs: .build/test-system .build/installed ## run the executed pages of t
 docs-images: .build/test-system .build/installed ## take the pictures of the documentation in a browser, and record its animation
 	@JUPYTER_SLURM_STORE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py $(PYTEST_ARGS)
 
-test-coverage: .build/test-system .build/installed ## the lines and branches that no test runs, also in other processes; two hours, as root
+test-coverage: .build/test-system .build/installed ## the lines that no test runs, also in other processes, as root
 	@$(QUIET) "coverage: its package" $(BIN)/python -m pip install --disable-pip-version-check -q "coverage>=7.13"
 	@rm -rf .build/coverage && install -d -m 1777 .build/coverage
 	@export COVERAGE_FILE=$(CURDIR)/.build/coverage/data; \
+	  export COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")'); \
 	  $(foreach stage,$(COVERED),$(BIN)/coverage run --rcfile=setup.cfg $(PYTEST_$(stage)) --timeout=900 $(PYTEST_ARGS);) \
 	  $(BIN)/coverage combine -q --rcfile=setup.cfg; $(BIN)/coverage report --rcfile=setup.cfg | tee .build/coverage/report
 
