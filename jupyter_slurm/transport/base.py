@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 __all__ = [
     "Completed",
@@ -12,11 +13,13 @@ __all__ = [
     "DetachedRun",
     "DirectoryLock",
     "FileStat",
+    "FileStream",
     "Route",
     "Sent",
     "Sink",
     "Stream",
     "Transport",
+    "has_files",
 ]
 
 Sent = Callable[[int, int], None]
@@ -98,6 +101,25 @@ class Stream(Protocol):
     def close(self) -> None:
         """Close the stream, from any thread, any number of times. A waiting :meth:`recv` returns."""
         ...
+
+
+class FileStream(Stream, Protocol):
+    """Stream over sockets of this computer, which another process and the kernel can use."""
+
+    def duplicates(self) -> tuple[socket.socket, socket.socket]:
+        """Return sockets for output and input, valid until :meth:`close`.
+
+        Raises
+        ------
+        ConnectionResetError
+            The stream broke.
+        """
+        ...
+
+
+def has_files(stream: Stream) -> TypeGuard[FileStream]:
+    """Return whether a stream has such sockets."""
+    return bool(getattr(stream, "has_files", False))
 
 
 class Route(Protocol):

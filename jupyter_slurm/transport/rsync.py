@@ -20,17 +20,20 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from jupyter_slurm.errors import CommandError, CommandMissing, SlurmError, TransportError
 from jupyter_slurm.transport.base import Completed, Stream, Transport
+from jupyter_slurm.transport.stream_copy import copy_from, copy_to
 
 __all__ = ["Rsync", "check_rsync"]
 
 _CONNECT_TIMEOUT_S = 60.0  # seconds for a new connection
 _CHUNK_BYTES = 256 << 10
+_NOTE_INTERVAL_S = 0.05
 _MAX_OUTPUT_BYTES = 256 << 20  # bytes of rsync's standard output, such as a listing
 _MAX_STDERR_BYTES = 64 << 10  # bytes to keep of its standard error, half of them from its end
 _BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the remote shell
@@ -84,7 +87,7 @@ class Rsync:
     owner : str, optional
         Distinguishes this computer from others with the same name and the same folders.
     moved : callable, optional
-        Called with the number of bytes sent in the main direction, whenever it grows.
+        Called with the number of bytes sent in the main direction, from time to time while it grows.
     limit : int, optional
         Most bytes that the remote host may send: a hostile one would fill the disk.
     """
@@ -103,6 +106,7 @@ class Rsync:
         self._moved, self._limit = moved or (lambda _: None), limit
         self._process: subprocess.Popen[bytes] | None = None
         self._is_pull = False
+        self._next_note = 0.0
         self._ended = threading.Event()
         self._trouble: Exception | None = None
         self._refusal: CommandError | None = None
@@ -261,16 +265,16 @@ class Rsync:
         up = threading.Thread(target=self._send, args=(stream, source), name="jupyter-slurm-rsync-up", daemon=True)
         done = 0
         try:
-            data = stream.recv(1)
+            stream.recv(1)
             up.start()
-            while data := stream.recv(_CHUNK_BYTES):
-                done += len(data)
-                if self._limit is not None and done > self._limit:
-                    self.refuse()
-                    break
-                _write(target, data)
-                if self._is_pull:
-                    self._moved(done)
+            with contextlib.closing(copy_from(stream, target)) as sizes:
+                for size in sizes:
+                    done += size
+                    if self._limit is not None and done > self._limit:
+                        self.refuse()
+                        break
+                    if self._is_pull:
+                        self._note(done)
         except (CommandError, OSError) as error:  # also if the command has ended; with its standard error
             self._trouble = error
         finally:
@@ -282,14 +286,19 @@ class Rsync:
             if up.ident is not None:
                 up.join()
 
+    def _note(self, done: int) -> None:
+        """Report a number of bytes, unless one was reported a moment ago: each report wakes another thread."""
+        if (now := time.monotonic()) >= self._next_note:
+            self._next_note = now + _NOTE_INTERVAL_S
+            self._moved(done)
+
     def _send(self, stream: Stream, source: int) -> None:
         done = 0
         try:
-            while data := os.read(source, _CHUNK_BYTES):
-                stream.sendall(data)
-                done += len(data)
+            for size in copy_to(source, stream):
+                done += size
                 if not self._is_pull:
-                    self._moved(done)
+                    self._note(done)
             stream.shutdown_write()
         except OSError as error:
             self._trouble = self._trouble or error
@@ -334,9 +343,3 @@ def _received(local_socket: socket.socket) -> tuple[bytes, list[int]]:
             break
         said += data
     return said, files
-
-
-def _write(file: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(file, left) :]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["list_transfers", "run_transfer", "stop_transfer"]
 
-_POLL_S: Final = (0.02, 0.1)  # seconds between two looks: at first, and at most
+_POLL_S: Final = (0.02, 0.05)  # seconds between two looks: at first, and at most
 _SHOWN_AFTER_S: Final = 1.0
 _REDRAW_S: Final = 0.5
 _WIDTH: Final = 78

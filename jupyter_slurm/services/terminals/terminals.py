@@ -16,8 +16,8 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.terminals.description import terminal_to_api, unreadable
 from jupyter_slurm.services.terminals.targets import ClusterJobs, find_target, node_of
-from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets, has_files
-from jupyter_slurm.transport.base import Context, Stream
+from jupyter_slurm.services.terminals.viewer_sockets import ViewerSockets
+from jupyter_slurm.transport.base import Context, Stream, has_files
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 
 if TYPE_CHECKING:

@@ -13,26 +13,20 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol, TypeGuard
+from typing import Final
 
 from jupyter_slurm.runner.terminal.keeper import HEAD
-from jupyter_slurm.transport.base import Stream
+from jupyter_slurm.transport.base import Stream, has_files
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.local_listeners import listen_on_socket
 from jupyter_slurm.transport.tunnel.splice import splice
 
-__all__ = ["FILES_FRAME", "ViewerSockets", "has_files"]
+__all__ = ["FILES_FRAME", "ViewerSockets"]
 
 FILES_FRAME: Final = HEAD.pack(b"f", 0)
 _FIRST_FRAME_TIMEOUT_S: Final = 1.0  # seconds for a viewer to ask; until then, it gets no output
 
 _CONNECTION_TIMEOUT_S: Final = 60.0  # seconds in which the viewer has to connect
-
-
-class _Files(Stream, Protocol):
-    """Stream of file descriptors."""
-
-    def duplicates(self) -> tuple[socket.socket, socket.socket]: ...
 
 
 class ViewerSockets:
@@ -85,11 +79,6 @@ class ViewerSockets:
         if (timer := self._forwarders.pop(forwarder, None)) is not None:
             timer.cancel()
         forwarder.close()
-
-
-def has_files(stream: Stream) -> TypeGuard[_Files]:
-    """Return whether a stream has files that another process can use."""
-    return bool(getattr(stream, "has_files", False))
 
 
 def _hand_over(

@@ -168,8 +168,7 @@ class ClusterSide:
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        received = [path for group in groups for path in (group.received, *group.temporary)]
-        await self._run("write to", _MAKE, dest.partial, *received)
+        await self._run("write to", _MAKE, dest.partial, *(group.received for group in groups))
 
     async def drop(self, folder: str, paths: Sequence[str]) -> None:
         """Remove received entries; see :class:`Side`."""

@@ -46,7 +46,7 @@ class LocalSide:
 
     async def make(self, dest: Destination, groups: Sequence[Group]) -> None:
         """Make the directories that receive files."""
-        for path in (dest.partial, *(path for group in groups for path in (group.received, *group.temporary))):
+        for path in (dest.partial, *(group.received for group in groups)):
             try:
                 if not _is_own_directory(path):
                     os.mkdir(path, 0o700)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jupyter_slurm.domain.staging_rules import PARTIAL_FOLDER_NAME, TEMPORARY_FOLDER
 from jupyter_slurm.domain.storage.transfer_rules import Entry
 from jupyter_slurm.errors import UsageError
 
@@ -33,11 +32,6 @@ class Group:
     folder: str
     names: Mapping[str, str]
     received: str
-
-    @property
-    def temporary(self) -> tuple[str, ...]:
-        """Return the directories of the files that rsync is receiving, outer one first."""
-        return tuple(posixpath.join(self.received, name) for name in (PARTIAL_FOLDER_NAME, TEMPORARY_FOLDER))
 
 
 @dataclass(frozen=True)

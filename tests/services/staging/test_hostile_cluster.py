@@ -181,6 +181,7 @@ class Breaking(LocalTransport):
             return data
 
         stream.recv = recv  # type: ignore[method-assign]
+        stream.has_files = False  # type: ignore[misc]
         return stream
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stream_cuts import cut_once
 
 from jupyter_slurm.services.transfers.transfer import Transfer, TransferRequest
 
@@ -42,38 +43,6 @@ def tree(folder: Path) -> dict[str, bytes | str | None]:
         name = str(path.relative_to(folder))
         found[name] = os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
     return found
-
-
-def cut_once(desk: Any, monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
-    """Break the connection once, after so many bytes in either direction; return their list."""
-    transport, carried = desk.core.cluster(desk.id).client.transport, list[int]()
-    pipe, is_cut = transport.pipe, list[bool]()
-
-    def cutting(*args: Any, **more: Any) -> Any:
-        stream = pipe(*args, **more)
-        sendall, recv = stream.sendall, stream.recv
-
-        def count(size: int) -> None:
-            carried.append(size)
-            if sum(carried) > after and not is_cut:
-                is_cut.append(True)
-                stream.close()
-
-        def counted(data: bytes) -> None:
-            count(len(data))
-            sendall(data)
-
-        def counted_recv(size: int) -> bytes:
-            data: bytes = recv(size)
-            count(len(data))
-            return data
-
-        stream.sendall, stream.recv = counted, counted_recv
-        return stream
-
-    monkeypatch.setattr(transport, "pipe", cutting)
-    monkeypatch.setattr("jupyter_slurm.services.transfers.transfers._MAX_ATTEMPTS", 1)
-    return carried
 
 
 def fill(source: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stream_cuts import cut_once
 
 from jupyter_slurm.errors import CommandError
 from jupyter_slurm.services.transfers.cluster_side import ClusterSide
@@ -256,34 +257,14 @@ async def test_a_stopped_transfer_continues_where_it_was(
     big.mkdir(parents=True)
     for number in range(20):
         (big / f"{number}").write_bytes(os.urandom(1 << 20))
-    transfers, sent = desk.core.transfers, list[int]()
-    pipe = desk.core.cluster(desk.id).client.transport.pipe
-    cut = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def cutting(*args: Any, **more: Any) -> Any:
-        stream = pipe(*args, **more)
-        sendall = stream.sendall
-
-        def counted(data: bytes) -> None:
-            sent.append(len(data))
-            if sum(sent) > 10 << 20 and not cut.is_set():
-                loop.call_soon_threadsafe(cut.set)
-                stream.close()
-            sendall(data)
-
-        stream.sendall = counted
-        return stream
-
-    monkeypatch.setattr(desk.core.cluster(desk.id).client.transport, "pipe", cutting)
-    monkeypatch.setattr("jupyter_slurm.services.transfers.transfers._MAX_ATTEMPTS", 1)
+    transfers, carried = desk.core.transfers, cut_once(desk, monkeypatch, 10 << 20)
     broken = await transfer(desk, "put", [big], f"{tmp_path}/far/")
     assert (broken["state"], broken["error"]["title"]) == ("failed", "TransportError")
     assert not (tmp_path / "far/big").exists()
-    before = sum(sent)
+    before = sum(carried)
     done = await transfer(desk, "put", [big], f"{tmp_path}/far/")
     assert (done["error"], done["state"]) == (None, "finished")
-    assert sum(sent) - before < 15 << 20
+    assert sum(carried) - before < 15 << 20
     for number in range(20):
         assert (tmp_path / f"far/big/{number}").read_bytes() == (big / f"{number}").read_bytes()
     assert transfers.held == 0
