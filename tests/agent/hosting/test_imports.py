@@ -13,7 +13,7 @@ from jupyter_slurm.config import Settings
 
 Run = Callable[..., subprocess.Popen[str]]
 
-MOST_MODULES = 249
+MOST_MODULES = 250
 MOST_MODULES_OF_A_STARTER = 17
 
 FRONT_ENDS = {"cli", "embedded", "kernels", "magics", "server", "widgets"}
