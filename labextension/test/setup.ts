@@ -1,3 +1,5 @@
+import { vi } from "vitest";
+
 /** What jsdom lacks and JupyterLab's packages ask for when they are imported. */
 Object.assign(globalThis, {
   DragEvent: class extends Event {},
@@ -19,3 +21,8 @@ for (const [name, value] of [
 if (typeof Element !== "undefined") {
   Element.prototype.scrollIntoView = () => undefined;
 }
+
+/** The second that vitest waits for a condition is short for a busy computer. */
+const { waitFor } = vi;
+vi.waitFor = (check, options) =>
+  waitFor(check, typeof options === "number" ? options : { timeout: 30_000, ...options });

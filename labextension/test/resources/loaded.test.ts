@@ -287,6 +287,10 @@ describe("the folds below what is free", () => {
     const open = await panel(desk);
     vi.useFakeTimers();
     const fold = open("GPUs and CPUs in use");
+    // What opens and closes is drawn later, without a timer: each look here lets 50 ms of the timers pass.
+    await vi.waitFor(() => {
+      expect(desk.runningUse).toHaveBeenCalledTimes(1);
+    });
     await vi.advanceTimersByTimeAsync(50_000);
     expect(desk.runningUse).toHaveBeenCalledTimes(1);
     await vi.advanceTimersByTimeAsync(20_000);
@@ -298,6 +302,9 @@ describe("the folds below what is free", () => {
     await vi.advanceTimersByTimeAsync(6_000);
     expect(desk.runningUse).toHaveBeenCalledTimes(3);
     fold.open = false;
+    await vi.waitFor(() => {
+      expect(fold.children).toHaveLength(1);
+    });
     await vi.advanceTimersByTimeAsync(300_000);
     expect(desk.runningUse).toHaveBeenCalledTimes(3);
   });
