@@ -70,6 +70,13 @@ class Front:
                 content: dict[str, Any] = told["content"]
                 return content
 
+    def wait_for_text(self, message: str, text: str) -> None:
+        """Wait until a cell has printed a text, which may arrive in parts."""
+        heard = ""
+        while len(heard) < len(text):
+            heard += self.published(message, "stream")["text"]
+        assert heard == text
+
     def printed(self, message: str) -> str:
         """Return the output of a cell until its end."""
         parts = []

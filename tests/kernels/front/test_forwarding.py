@@ -31,7 +31,7 @@ def test_an_interrupt_reaches_the_cell_by_signal_and_by_message(front: Any) -> N
     front.begin()
     for way in (lambda: front.process.send_signal(signal.SIGINT), lambda: interrupt(front.client)):
         cell = front.client.execute("import time; print('begun', flush=True); time.sleep(600)")
-        assert front.published(cell, "stream")["text"] == "begun\n"
+        front.wait_for_text(cell, "begun\n")
         way()
         assert front.reply(cell)["ename"] == "KeyboardInterrupt"
 
@@ -98,7 +98,7 @@ def test_a_front_that_was_killed_is_followed_by_another_and_nothing_printed_is_l
         "for number in range(20_000): print(number)\n"
         f"pathlib.Path({str(front.folder / 'printed')!r}).touch()"
     )
-    assert front.published(cell, "stream")["text"] == "begun\n"
+    front.wait_for_text(cell, "begun\n")
     os.kill(front.process.pid, signal.SIGKILL)
     front.process.wait()
     (front.folder / "go-on").touch()
@@ -121,7 +121,7 @@ def test_the_end_of_the_allocation_is_told_once_in_a_cell(front: Any) -> None:
     # A kernel drops what arrives just after an error otherwise.
     begun = "import time; print('begun', flush=True); time.sleep(600)"
     cell = front.client.execute(begun, stop_on_error=False)
-    assert front.published(cell, "stream")["text"] == "begun\n"
+    front.wait_for_text(cell, "begun\n")
     (front.folder / "near").write_text("It ends in 5:00")
     assert front.published(cell, "stream")["text"] == "It ends in 5:00\n"
     front.process.send_signal(signal.SIGINT)

@@ -90,6 +90,12 @@ class NodeKernel:
         """Return the text printed under a cell so far."""
         return "".join(one["content"]["text"] for one in self.under(cell) if one["msg_type"] == "stream")
 
+    def wait_for_text(self, message: str, text: str) -> None:
+        """Wait until this text was printed under a cell or another message; it may arrive in parts."""
+        deadline = time.monotonic() + _PATIENCE
+        while (said := self.said(message)) != text:
+            assert time.monotonic() < deadline, said
+
     def heard(self, message: str | None, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait for a published message, of a given parent or of any."""
         deadline = time.monotonic() + _PATIENCE

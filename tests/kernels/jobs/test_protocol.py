@@ -176,7 +176,7 @@ def test_a_widget_is_moved_and_buffers_travel_both_ways(bare: Any) -> None:
     )
     moved = {"method": "update", "state": {"value": 7}, "buffer_paths": []}
     message = send(bare, "comm_msg", {"comm_id": told.stdout.strip(), "data": moved})
-    bare.heard(message, lambda one: one["content"].get("text") == "moved to 7\n")
+    bare.wait_for_text(message, "moved to 7\n")
     assert bare.value("slider.value") == "7"
 
     told = bare.run(
@@ -225,7 +225,7 @@ def test_a_subshell_runs_while_a_cell_does(bare: Any) -> None:
     made = answered(bare, send(bare, "create_subshell_request", {}, channel="control"))
     assert made["status"] == "ok"
     cell = bare.begin("import threading\ngate = threading.Event()\nprint('waits', flush=True)\nassert gate.wait(90)")
-    bare.heard(cell, lambda one: one["content"].get("text") == "waits\n")
+    bare.wait_for_text(cell, "waits\n")
     content = {
         "code": "gate.set()",
         "silent": False,
