@@ -64,7 +64,7 @@ PYTEST_NIGHTLY_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -p no:schemathesis -
 PYTEST_NIGHTLY_ALONE = $(BIN)/pytest --hypothesis-profile nightly -m "alone and not (browser or bench) and (nightly or hypothesis)"
 
 # Other versions of the dependencies, which may warn: a part of the tests, in an environment of its own.
-PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \
+PYTEST_VERSIONS = PATH="$(CURDIR)/$(1)/bin:$$PATH" PYTEST_ADDOPTS="-W default" ./.ci/steady $(1)/bin/pytest -n 2 $(PYTEST_ARGS) \
   -m "not (slurm or root or slow or browser or bench or remote)" \
   tests/agent tests/client tests/kernels tests/magics tests/server tests/transport
 
@@ -96,8 +96,9 @@ lab: setup ## start that Slurm and open JupyterLab on the same notebook
 	@$(BIN)/python examples/run_demo.py --lab
 
 test: .build/test-system .build/installed lint ## check everything, on the installed wheel
-	@trap 'exit 130' INT; status=0; \
-	  $(foreach stage,MOST WAITING BROWSER ALONE,$(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) exit $$status
+	@trap 'exit 130' INT; rm -f .build/verdicts; status=0; \
+	  $(foreach stage,MOST WAITING BROWSER ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) \
+	  cat .build/verdicts 2>/dev/null; exit $$status
 
 test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
@@ -111,11 +112,11 @@ test-apps: .build/test-system .build/installed .build/apps/ready ## the named ap
 	@$(BIN)/pytest -m apps tests/services/sessions/test_named_apps.py $(PYTEST_ARGS)
 
 test-nightly: .build/test-system .build/installed ## what `make test` leaves out: more repetitions over SSH, more random input
-	@status=0; $(foreach stage,NIGHTLY NIGHTLY_BROWSER NIGHTLY_ALONE,$(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) exit $$status
+	@status=0; $(foreach stage,NIGHTLY NIGHTLY_BROWSER NIGHTLY_ALONE,./.ci/steady $(PYTEST_$(stage)) $(PYTEST_ARGS) || status=$$?;) exit $$status
 
 test-slurms: .build/test-system .build/installed ## tests that submit jobs, on each version of Slurm; as root, or with sudo
 	@status=0; for version in $(SLURMS); do \
-	  ./.ci/cell "slurms: Slurm $$version" ./.ci/with-slurm $$version $(PYTEST_SLURMS) $(PYTEST_ARGS) || status=$$?; done; \
+	  ./.ci/cell "slurms: Slurm $$version" ./.ci/with-slurm $$version ./.ci/steady $(PYTEST_SLURMS) $(PYTEST_ARGS) || status=$$?; done; \
 	  grep -P '^slurms\t' .build/matrix/cells | tail -$(words $(SLURMS)) | column -t -s $$'\t'; exit $$status
 
 docs-outputs: .build/test-system .build/installed ## run the executed pages of the documentation, and store their outputs
