@@ -33,6 +33,7 @@ __all__ = ["Rsync", "check_rsync"]
 
 _CONNECT_TIMEOUT_S = 60.0  # seconds for a new connection
 _CHUNK_BYTES = 256 << 10
+_END_TIMEOUT_S = 10.0  # seconds for the remote rsync to end after the local one
 _NOTE_INTERVAL_S = 0.05
 _MAX_OUTPUT_BYTES = 256 << 20  # bytes of rsync's standard output, such as a listing
 _MAX_STDERR_BYTES = 64 << 10  # bytes to keep of its standard error, half of them from its end
@@ -107,6 +108,7 @@ class Rsync:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_pull = False
         self._next_note = 0.0
+        self._stream: Stream | None = None
         self._ended = threading.Event()
         self._trouble: Exception | None = None
         self._refusal: CommandError | None = None
@@ -185,6 +187,9 @@ class Rsync:
             out, said = self._communicate(self._process, stdin)
             with contextlib.suppress(OSError):
                 near.shutdown(socket.SHUT_RDWR)
+            carrying.join(_END_TIMEOUT_S)
+            if carrying.is_alive() and self._stream is not None:
+                self._stream.close()  # the remote rsync waits for its disk, for example
             carrying.join()
         return self._result(self._process.returncode, out, said)
 
@@ -236,7 +241,6 @@ class Rsync:
     def _carry(self, local_socket: socket.socket) -> None:
         """Wait for rsync's remote command, run it, and copy the streams in both directions."""
         files: list[int] = []
-        stream: Stream | None = None
         try:
             said, files = _received(local_socket)
             if not files:
@@ -247,15 +251,17 @@ class Rsync:
                     f"rsync tried to run another command than rsync: {words[:2]}.",
                     hint="Remove RSYNC_RSH from the environment, and any wrapper of rsync on this computer.",
                 )
-            stream = self._transport.pipe(
+            stream = self._stream = self._transport.pipe(
                 ["/bin/sh", "-c", _THERE, "sh", self._remote_path, self._mark(), *words], _CONNECT_TIMEOUT_S
             )
+            if self._process is not None and self._process.poll() is not None:
+                return  # it was stopped meanwhile
             self._pass_on(local_socket, stream, *files)
         except (SlurmError, OSError, ValueError) as error:
             self._trouble = self._trouble or error
         finally:
-            if stream is not None:
-                stream.close()
+            if self._stream is not None:
+                self._stream.close()
             for file in files:
                 os.close(file)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Final, TypeGuard
 
 from jupyter_slurm.transport.base import FileStream, Stream, has_files
@@ -13,6 +14,7 @@ from jupyter_slurm.transport.base import FileStream, Stream, has_files
 __all__ = ["copy_from", "copy_to"]
 
 _CHUNK_BYTES: Final = 256 << 10
+_REFUSED: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
 
 
 def copy_from(stream: Stream, target: int) -> Generator[int, None, None]:
@@ -29,9 +31,7 @@ def copy_from(stream: Stream, target: int) -> Generator[int, None, None]:
             yield from _splice(output.fileno(), target)
     while data := stream.recv(_CHUNK_BYTES):  # after splice, it tells how the stream ended
         yield len(data)
-        left = memoryview(data)
-        while left:
-            left = left[os.write(target, left) :]
+        _write(target, data)
 
 
 def copy_to(source: int, stream: Stream) -> Generator[int, None, None]:
@@ -56,16 +56,36 @@ def _can_splice(stream: Stream) -> TypeGuard[FileStream]:
     return hasattr(os, "splice") and has_files(stream)
 
 
-def _splice(source: int, target: int) -> Generator[int, None, None]:
+def _splice(source: int, target: int) -> Iterator[int]:
+    """Copy by splice(2). A sandbox or an old kernel may refuse it; the bytes are then read and written."""
     output, entry = os.pipe()
-    with contextlib.suppress(OSError):  # a user has only so many large pipes
-        fcntl.fcntl(entry, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
     try:
-        while size := os.splice(source, entry, _CHUNK_BYTES):
+        with contextlib.suppress(OSError, AttributeError):  # a user has only so many large pipes
+            fcntl.fcntl(entry, fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
+        try:
+            size = os.splice(source, entry, _CHUNK_BYTES)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
+            yield from _read_and_write(source, target)
+            return
+        while size:
             yield size
-            left = size
-            while left:
-                left -= os.splice(output, target, left)
+            while size:
+                size -= os.splice(output, target, size)
+            size = os.splice(source, entry, _CHUNK_BYTES)
     finally:
         os.close(output)
         os.close(entry)
+
+
+def _read_and_write(source: int, target: int) -> Iterator[int]:
+    while data := os.read(source, _CHUNK_BYTES):
+        yield len(data)
+        _write(target, data)
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]

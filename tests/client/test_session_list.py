@@ -55,3 +55,17 @@ def test_a_cluster_that_does_not_answer_is_named(
 def test_the_latest_session_of_several_clusters_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     use_clusters(monkeypatch, cluster_with("a", 5.0, 1.0, None), cluster_with("b", 7.0, 3.0))
     assert [one._data["label"] for one in listing.sessions()] == ["b7.0", "a5.0", "b3.0", "a1.0", "aNone"]
+
+
+def test_a_silent_cluster_is_named_beside_the_sessions_of_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check a login node, whose user has connections to other clusters."""
+    monkeypatch.setattr(listing, "current", lambda: cluster_with("local"))
+    monkeypatch.setattr(listing, "is_chosen", lambda: False)
+    monkeypatch.setattr(listing, "other_clusters", lambda but: [silent_cluster("a"), cluster_with("b", 7.0)])
+    assert [one._data["label"] for one in listing.sessions_elsewhere()] == ["b7.0"]
+    assert capsys.readouterr().err == "Warning: the sessions of a are missing: a does not answer.\n"
+    monkeypatch.setattr(listing, "is_chosen", lambda: True)
+    assert not listing.sessions_elsewhere()
+    assert capsys.readouterr().err == ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
 
 from jupyter_slurm.errors import CommandError, TransportError
@@ -106,3 +108,43 @@ async def test_progress_is_reported_from_time_to_time_alone(tmp_path: Path) -> N
     assert done.exit_code == 0
     assert 0 < len(reports) <= 1 + (time.monotonic() - began) / 0.05
     assert reports == sorted(reports)
+
+
+async def test_a_run_can_be_stopped_while_the_other_side_does_not_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check a remote rsync that waits for its disk."""
+    monkeypatch.setattr("jupyter_slurm.transport.rsync._END_TIMEOUT_S", 0.5)
+    for name in ("near", "far"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "near" / "large").write_bytes(bytes(50_000_000))
+    transport, begun, loop = LocalTransport(), asyncio.Event(), asyncio.get_running_loop()
+    rsync = Rsync(
+        transport,
+        str(tmp_path / "near"),
+        str(tmp_path / "far"),
+        moved=lambda _: loop.call_soon_threadsafe(begun.set) and None,
+    )
+    running = asyncio.ensure_future(rsync.run(SLOWLY))
+    held = list[psutil.Process]()
+    try:
+        async with asyncio.timeout(60):
+            await begun.wait()
+        held = [one for one in psutil.process_iter() if is_remote(one, str(tmp_path / "far"))]
+        assert held
+        for process in held:
+            process.suspend()
+        running.cancel()
+        async with asyncio.timeout(60):
+            await asyncio.gather(running, return_exceptions=True)
+    finally:
+        for process in held:
+            process.kill()
+        transport.close()
+
+
+def is_remote(process: psutil.Process, folder: str) -> bool:
+    """Return whether a process is an rsync that receives in a folder."""
+    with contextlib.suppress(psutil.Error):
+        return process.name() == "rsync" and "--server" in process.cmdline() and process.cwd() == folder
+    return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -16,11 +18,18 @@ from jupyter_slurm.transport.stream_copy import copy_from, copy_to
 DATA = os.urandom(3_000_001)
 
 
-@pytest.fixture(params=["in the kernel", "by this process"])
+@pytest.fixture(params=["in the kernel", "splice is refused", "without splice"])
 def copying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways, of which the second one is for systems without splice(2)."""
-    if request.param == "by this process":
+    """All ways: a sandbox or an old kernel may refuse splice(2), and other systems do not have it."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    if request.param == "without splice":
         monkeypatch.delattr(os, "splice")
+    elif request.param == "splice is refused":
+        monkeypatch.setattr(os, "splice", refuse)
+        monkeypatch.delattr(fcntl, "F_SETPIPE_SZ")
     return str(request.param)
 
 

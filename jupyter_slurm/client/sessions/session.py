@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import time
@@ -273,30 +272,42 @@ def sessions(*, active: bool = True) -> SessionList:
     except ConfigError:
         if is_chosen() or not (clusters := other_clusters()):
             raise
-    found, silent = list[Session](), dict[str, SlurmError]()
-    for cluster in clusters:
-        try:
-            found += _sessions_of([cluster], active=active)
-        except SlurmError as error:
-            silent[cluster.name] = error
+    found, silent = _sessions_of_each(clusters, active=active)
     if len(silent) == len(clusters):
         raise next(iter(silent.values()))
-    for name, trouble in silent.items():
-        sys.stderr.write(printable(f"Warning: the sessions of {name} are missing: {trouble.message}") + "\n")
+    _name_missing(silent)
     return SessionList(sorted(found, key=lambda one: one._data.get("submit_time") or 0.0, reverse=True))
 
 
 def sessions_elsewhere() -> SessionList:
     """Return the active sessions of the clusters with a connection that :func:`sessions` leaves out.
 
-    None are left out if a cluster was chosen, or if this computer has no Slurm.
+    None are left out if a cluster was chosen, or if this computer has no Slurm. A cluster that does not answer is named
+    on standard error.
     """
-    found: list[Session] = []
-    with contextlib.suppress(ConfigError):
-        for cluster in other_clusters(current()) if not is_chosen() else ():
-            with contextlib.suppress(SlurmError):
-                found += _sessions_of([cluster], active=True)
+    try:
+        clusters = [] if is_chosen() else other_clusters(current())
+    except ConfigError:
+        clusters = []
+    found, silent = _sessions_of_each(clusters, active=True)
+    _name_missing(silent)
     return SessionList(found)
+
+
+def _sessions_of_each(clusters: Iterable[Cluster], *, active: bool) -> tuple[list[Session], dict[str, SlurmError]]:
+    """Return the sessions of the clusters that answer, and the errors of the others by name."""
+    found, silent = list[Session](), dict[str, SlurmError]()
+    for cluster in clusters:
+        try:
+            found += _sessions_of([cluster], active=active)
+        except SlurmError as error:
+            silent[cluster.name] = error
+    return found, silent
+
+
+def _name_missing(silent: Mapping[str, SlurmError]) -> None:
+    for name, trouble in silent.items():
+        sys.stderr.write(printable(f"Warning: the sessions of {name} are missing: {trouble.message}") + "\n")
 
 
 def _sessions_of(clusters: Iterable[Cluster], *, active: bool) -> SessionList:

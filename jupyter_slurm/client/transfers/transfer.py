@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["list_transfers", "run_transfer", "stop_transfer"]
 
-_POLL_S: Final = (0.02, 0.05)  # seconds between two looks: at first, and at most
+_POLL_S: Final = (0.02, 0.5)  # seconds between two looks: at first, and at most
+_POLL_SHARE: Final = 0.05  # seconds between two looks for each second waited
 _SHOWN_AFTER_S: Final = 1.0
 _REDRAW_S: Final = 0.5
 _WIDTH: Final = 78
@@ -117,11 +118,11 @@ def _row(one: api.Transfer) -> list[str]:
 
 
 def _follow(cluster: Cluster, request: Request, now: api.Transfer) -> str:
-    line, pause, path = _Line(request), _POLL_S[0], cluster.path("transfers", now["id"])
+    line, path, began = _Line(request), cluster.path("transfers", now["id"]), time.monotonic()
     try:
         while now["state"] == "running":
-            time.sleep(pause)
-            pause = min(1.5 * pause, _POLL_S[1])
+            waited = time.monotonic() - began
+            time.sleep(min(max(_POLL_S[0], _POLL_SHARE * waited), _POLL_S[1]))
             now = cluster.client.get(path)
             line.show(now)
     except KeyboardInterrupt:

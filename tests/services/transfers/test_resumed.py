@@ -111,6 +111,8 @@ async def test_what_an_earlier_run_has_received_and_the_source_has_not_is_remove
     (received / "source/file").symlink_to(tmp_path / "elsewhere")
     (received / "source/secret").mkdir()
     (received / "source/secret/x").write_text("was a directory")
+    for name in (".source.Ab12Cd", "source/.file.Ab12Cd"):  # of an rsync that was killed
+        (received / name).write_text("ha")
     (received / "other").mkdir()  # to which the link led
     (received / "other/x").write_text("x")
     done = await transfer(*asked, **more)
